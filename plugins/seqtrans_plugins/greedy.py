@@ -1,0 +1,52 @@
+"""Greedy search: at each step the most likely symbol."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer, admissible
+from seqtrans_plugins import DecoderSettings
+
+
+class Greedy(Decoder):
+    """Takes the best symbol that may come next, in every sentence at once; finished sentences leave the batch."""
+
+    most = 1
+
+    def __init__(self, settings: DecoderSettings) -> None:
+        self.extra = settings.extra
+
+    def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
+        eos, constraint = scorer.vocabulary.eos, request.constraint
+        device, limits = request.source.device, request.limits.to(request.source.device)
+        state = scorer.start(request.source, request.mask)
+        alive = torch.arange(len(limits), device=device)  # which sentence each row is
+        total = torch.zeros(len(limits), dtype=torch.float64, device=device)
+        tokens = torch.full_like(limits, scorer.vocabulary.bos)
+        chosen: list[tuple[Tensor, Tensor]] = []  # at each step: sentences, their symbols
+        truncated = torch.zeros(len(limits), dtype=torch.bool, device=device)
+        step = 0
+        while len(alive):
+            logits = scorer.advance(tokens[:, None], state)[:, -1]
+            step += 1
+            last = limits[alive] <= step
+            scores = admissible(logits.float().log_softmax(-1), scorer.vocabulary, last, constraint)
+            best, tokens = scores.max(-1)
+            total[alive] += best.double()
+            chosen.append((alive, tokens))
+            truncated[alive] = last
+            if constraint is not None:
+                constraint.advance(tokens)
+            going = (tokens != eos).nonzero()[:, 0]
+            if len(going) < len(alive):
+                state, alive, tokens = state.select(going), alive[going], tokens[going]
+                constraint = None if constraint is None else constraint.select(going)
+        ids: list[list[int]] = [[] for _ in limits]
+        for sentences, symbols in chosen:
+            for sentence, symbol in zip(sentences.tolist(), symbols.tolist(), strict=True):
+                ids[sentence].append(symbol)
+        return [
+            [Hypothesis(tuple(row[:-1]), value, value, cut)]
+            for row, value, cut in zip(ids, total.tolist(), truncated.tolist(), strict=True)
+        ]

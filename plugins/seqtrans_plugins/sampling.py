@@ -1,0 +1,100 @@
+"""Sampling: draws each symbol from the model's distribution, sharpened, cut to the ``top_k`` and to the ``top_p``.
+
+Each sentence has its own stream of random numbers, seeded by the setting and the sentence's own source, so that what
+is drawn for it depends neither on the batch it stands in nor on its place there.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import torch
+from torch import Tensor
+
+from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer, admissible
+from seqtrans_plugins import SamplingSettings
+
+
+class Sampling(Decoder):
+    """Draws ``count`` outputs for each sentence; those that come out alike are given once."""
+
+    def __init__(self, settings: SamplingSettings) -> None:
+        self.temperature, self.top_k, self.top_p = (
+            settings.temperature,
+            settings.top_k,
+            settings.top_p,
+        )
+        self.seed, self.extra = settings.seed, settings.extra
+
+    def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
+        vocabulary, constraint = scorer.vocabulary, request.constraint
+        device, count = request.source.device, request.count
+        owner = torch.arange(len(request.limits), device=device).repeat_interleave(count)
+        limits = request.limits.to(device)[owner]
+        streams = [
+            self.stream(source[mask], draw)
+            for source, mask in zip(request.source.cpu(), request.mask.cpu(), strict=True)
+            for draw in range(count)
+        ]
+        state = scorer.start(request.source, request.mask).select(owner)
+        if constraint is not None:
+            constraint = constraint.select(owner)
+        alive = torch.arange(len(owner), device=device)
+        total = [0.0] * len(owner)
+        ids: list[list[int]] = [[] for _ in owner]
+        tokens = torch.full_like(owner, vocabulary.bos)
+        while len(alive):
+            logits = scorer.advance(tokens[:, None], state)[:, -1].float()
+            last = limits[alive] <= len(ids[int(alive[0])]) + 1
+            scores = admissible(logits.log_softmax(-1), vocabulary, last, constraint)
+            uniform = torch.stack(
+                [
+                    torch.rand(vocabulary.size, generator=streams[row], dtype=torch.float64)
+                    for row in alive.tolist()
+                ]
+            ).to(device)
+            # The largest of logits plus Gumbel noise is a draw from their softmax.
+            noise = -torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))
+            tokens = (self.sharpen(scores).double() + noise).argmax(-1)
+            values = scores.gather(1, tokens[:, None])[:, 0]
+            for row, token, value in zip(
+                alive.tolist(), tokens.tolist(), values.tolist(), strict=True
+            ):
+                ids[row].append(token)
+                total[row] += value
+            if constraint is not None:
+                constraint.advance(tokens)
+            going = (tokens != vocabulary.eos).nonzero()[:, 0]
+            if len(going) < len(alive):
+                state, alive, tokens = state.select(going), alive[going], tokens[going]
+                constraint = None if constraint is None else constraint.select(going)
+        drawn = [
+            Hypothesis(tuple(symbols[:-1]), value, value, len(symbols) >= limit)
+            for symbols, value, limit in zip(ids, total, limits.tolist(), strict=True)
+        ]
+        return [
+            sorted(set(drawn[first : first + count]), key=lambda h: (-h.score, h.ids))
+            for first in range(0, len(drawn), count)
+        ]
+
+    def stream(self, source: Tensor, draw: int) -> torch.Generator:
+        """The random numbers of one draw for one source."""
+        content = zlib.crc32(source.contiguous().numpy().tobytes())
+        return torch.Generator().manual_seed(
+            (self.seed * 1_000_003 + draw) * 4_294_967_296 % (1 << 62) + content
+        )
+
+    def sharpen(self, scores: Tensor) -> Tensor:
+        """Scores [R, V] at this temperature, -inf beyond the top k symbols and the smallest set that holds top p."""
+        scores = scores / self.temperature
+        if self.top_k:
+            worst = scores.topk(min(self.top_k, scores.shape[1]), dim=1).values[:, -1:]
+            scores = scores.masked_fill(scores < worst, float("-inf"))
+        if self.top_p < 1:
+            ranked, order = scores.sort(dim=1, descending=True, stable=True)
+            probability = ranked.softmax(1)
+            beyond = probability.cumsum(1) - probability >= self.top_p
+            scores = scores.masked_fill(
+                torch.zeros_like(beyond).scatter(1, order, beyond), float("-inf")
+            )
+        return scores

@@ -1,0 +1,3 @@
+"""Sequence transduction beyond translation."""
+
+__version__ = "0.1.0"

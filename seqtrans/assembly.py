@@ -1,0 +1,64 @@
+"""From a resolved config to its parts: the only place where names become objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from seqtrans.config import Config
+from seqtrans.decoding import Decoder
+from seqtrans.errors import DataError
+from seqtrans.model import Transducer
+from seqtrans.plugins import Registry
+from seqtrans.settings import fill
+from seqtrans.task import Task
+
+
+def build_task(config: Config, registry: Registry) -> Task:
+    """The task, not yet opened."""
+    task = registry.get("task", config.names["task"]).make(config.settings["task"])
+    assert isinstance(task, Task)
+    return task
+
+
+def build_model(config: Config, registry: Registry, task: Task) -> Transducer:
+    """The model of an opened task, its weights drawn from the run's seed."""
+    shape = config.shape
+    if shape.tie == "auto":
+        shape = shape.model_copy(update={"tie": "all" if task.shares_vocabulary else "output"})
+    if shape.tie == "all" and not task.shares_vocabulary:
+        raise DataError("model.tie=all needs a task with one vocabulary for both sides; use model.tie=output.")
+    torch.manual_seed(config.run.seed)
+
+    def part(kind: str, *arguments: Any) -> Any:
+        component = registry.get(kind, config.names[kind])
+        return component.make(config.settings[kind], *arguments)
+
+    return Transducer(
+        shape,
+        task.target_vocabulary,
+        part("source", shape, task.source_vocabulary),
+        (part("position", shape), part("position", shape)),
+        [part("attention", shape) for _ in range(shape.encoder_layers)],
+        [part("attention", shape) for _ in range(shape.decoder_layers)],
+        task.source_vocabulary,
+    )
+
+
+def build_decoder(
+    config: Config, registry: Registry, name: str | None = None, **settings: Any
+) -> Decoder:
+    """The run's decoder, or another one; ``settings`` go over the run's own if it is the same, else over defaults.
+
+    Raises ``PluginError`` for an unknown name and ``SettingsError`` for wrong settings.
+    """
+    name = name or config.names["decoder"]
+    component = registry.get("decoder", name)
+    under = config.settings["decoder"].model_dump() if name == config.names["decoder"] else {}
+    if name != config.names["decoder"] and "extra" in component.settings.model_fields:
+        under = {"extra": getattr(config.settings["decoder"], "extra", 50)}
+    filled = fill(component.settings, {**under, **settings}, "decoder", owner=name)
+    decoder = component.make(filled)
+    assert isinstance(decoder, Decoder)
+    return decoder

@@ -1,0 +1,228 @@
+"""The run folder: ``config.json``, ``task/`` and ``step-N/``, from which a run can be used and gone on with.
+
+``step-N/model.safetensors`` is all that using needs; ``step-N/state/`` is for resuming only. Nothing here is a pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from seqtrans.errors import CheckpointError
+from seqtrans.files import damage, whole_folder, write_whole
+
+STEP = re.compile(r"step-(\d+)$")
+WEIGHTS = "model.safetensors"
+VALIDATIONS = "validations.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training has come: everything that must come back so that it goes on as if never stopped."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    """Updates of this epoch that are done."""
+    seconds: float = 0.0
+    processes: int = 1
+    threads: int = 1
+    window_loss: float = 0.0
+    """Sums since the last line of the log."""
+    window_tokens: int = 0
+    loss_scale: Mapping[str, float | int] | None = None
+    """The state of fp16's gradient scaler."""
+
+
+def step_folder(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies."""
+    return run / f"step-{step}"
+
+
+def steps(run: Path) -> list[int]:
+    """The steps with a checkpoint, oldest first, whole or not."""
+    if not run.is_dir():
+        return []
+    matches = (STEP.match(p.name) for p in run.iterdir() if p.is_dir())
+    return sorted(int(m.group(1)) for m in matches if m)
+
+
+def tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and persistent buffer of a model, tied ones once, under their first names."""
+    found = dict(model.named_parameters())
+    persistent = model.state_dict(keep_vars=True)
+    found.update((name, b) for name, b in model.named_buffers() if name in persistent)
+    return {name: t.detach() for name, t in found.items()}
+
+
+def save(run: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> Path:
+    """Write the checkpoint of ``progress.step``, whole or not at all."""
+    folder = step_folder(run, progress.step)
+    with whole_folder(folder) as temporary:
+        save_weights(temporary, tensors(model))
+        state = temporary / "state"
+        state.mkdir()
+        (state / "progress.json").write_text(
+            json.dumps(asdict(progress), indent=1), encoding="utf-8"
+        )
+        moments = {
+            f"{number}.{name}": value.detach().cpu().contiguous()
+            for number, values in optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+        write_tensors(state / "optimizer.safetensors", moments)
+    return folder
+
+
+def save_weights(folder: Path, weights: dict[str, Tensor]) -> None:
+    """Write the weights into an existing folder, as they are (fp32 in training)."""
+    write_tensors(folder / WEIGHTS, {k: v.detach().cpu().contiguous() for k, v in weights.items()})
+
+
+def write_tensors(path: Path, values: dict[str, Tensor]) -> None:
+    """Like ``safetensors.torch.save_file``, with the operating system's own errors."""
+    path.write_bytes(safetensors.torch.save(values))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file. Raises ``CheckpointError`` if it is missing or truncated."""
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise CheckpointError(f"{path} can't be read: {error}.") from None
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Fill a model from a checkpoint. Raises ``CheckpointError`` unless every tensor fits."""
+    wanted, found = tensors(model), read_tensors(folder / WEIGHTS)
+    for name in sorted(wanted.keys() ^ found.keys()):
+        where = "the checkpoint lacks" if name in wanted else "the model has no"
+        raise CheckpointError(f"{folder} doesn't fit this model: {where} {name}.")
+    for name, value in wanted.items():
+        if value.shape != found[name].shape:
+            raise CheckpointError(
+                f"{folder} doesn't fit this model: {name} is {list(found[name].shape)} "
+                f"there and {list(value.shape)} here."
+            )
+        value.copy_(found[name])
+
+
+def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
+    """Bring an optimiser and the progress back. Raises ``CheckpointError`` if the state is missing or damaged."""
+    try:
+        progress = Progress(**json.loads((folder / "state/progress.json").read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{folder} can't be resumed from: {error}.") from None
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in read_tensors(folder / "state/optimizer.safetensors").items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = value
+    groups = optimizer.state_dict()["param_groups"]
+    if state and len(state) != sum(len(group["params"]) for group in groups):
+        raise CheckpointError(
+            f"{folder} can't be resumed from: its optimiser has other parameters."
+        )
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    return progress
+
+
+def newest(run: Path, warn: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint that is whole; each damaged one that is passed over is warned of.
+
+    Raises ``CheckpointError`` if there are checkpoints and all are damaged.
+    """
+    found = steps(run)
+    for step in reversed(found):
+        folder = step_folder(run, step)
+        wrong = damage(folder)
+        if wrong is None:
+            return folder
+        warn(
+            f"checkpoint {folder} is damaged ({wrong}) and is not used; falling back to the one before."
+        )
+    if found:
+        raise CheckpointError(
+            f"every checkpoint in {run} is damaged; the newest is step-{found[-1]}."
+        )
+    return None
+
+
+def discard(run: Path, keep: int, best: int | None) -> None:
+    """Delete the oldest checkpoints but the newest ``keep`` and the best, and what a killed run left half-written."""
+    for step in steps(run)[:-keep]:
+        if step != best:
+            shutil.rmtree(step_folder(run, step), ignore_errors=True)
+
+
+def sweep(run: Path) -> None:
+    """Delete what a killed process left under temporary names."""
+    if run.is_dir():
+        for path in run.glob(".*.tmp"):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(
+                missing_ok=True
+            )
+
+
+def read_validations(run: Path) -> dict[int, float]:
+    """The score of each validation by its step, oldest first."""
+    path = run / VALIDATIONS
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        return {int(step): float(value) for step, value in content["scores"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} can't be read: {error}.") from None
+
+
+def write_validations(run: Path, scores: Mapping[int, float], maximise: bool) -> None:
+    """Note the validations so far; best and patience follow from them alone."""
+    content = {"best": best_step(scores, maximise), "scores": dict(scores)}
+    write_whole(run / VALIDATIONS, json.dumps(content, indent=1))
+
+
+def best_step(scores: Mapping[int, float], maximise: bool) -> int | None:
+    """The step with the best score; of equal ones the first."""
+    if not scores:
+        return None
+    return min(scores, key=lambda step: (-scores[step] if maximise else scores[step], step))
+
+
+def choose(run: Path, step: str | int = "best") -> Path:
+    """The checkpoint called ``best``, ``last``, ``average``, or by its number; undamaged.
+
+    ``best`` falls back to the newest where no validation has been made.
+    Raises ``CheckpointError`` if there is none such, or it is damaged.
+    """
+    if not run.is_dir():
+        raise CheckpointError(f"there is no run folder {run}.")
+    found = steps(run)
+    if not found and step != "average":
+        raise CheckpointError(f"{run} holds no checkpoint yet.")
+    if step == "average":
+        folder = run / "average"
+    elif step == "last":
+        folder = step_folder(run, found[-1])
+    elif step == "best":
+        path = run / VALIDATIONS
+        best = json.loads(path.read_text("utf-8"))["best"] if path.is_file() else None
+        folder = step_folder(run, best if best in found else found[-1])
+    else:
+        folder = step_folder(run, int(step))
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"{run} holds no checkpoint {step}; there are {', '.join(map(str, found))}."
+        )
+    wrong = damage(folder)
+    if wrong is not None:
+        raise CheckpointError(f"checkpoint {folder} is damaged: {wrong}.")
+    return folder

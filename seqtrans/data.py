@@ -1,0 +1,217 @@
+"""Prepared corpora, the updates of an epoch, and the batches they are collated into: the only maker of padding masks.
+
+An epoch is a list of updates, a pure function of (seed, epoch): the same on every process, whatever their number.
+Each update is then cut into parts, one for each process and accumulation step. So neither changes what an update sees.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqtrans.errors import DataError
+
+Array = NDArray[np.int64]
+
+
+class Ragged:
+    """Sequences of different lengths, end to end in one array [total, ...], which may be mapped from a file."""
+
+    def __init__(self, values: NDArray[np.generic], ends: Array) -> None:
+        self.values, self.ends = values, ends
+
+    @classmethod
+    def of(cls, sequences: Iterable[NDArray[np.generic]]) -> Ragged:
+        """From a list of sequences, each [length, ...]."""
+        sequences = list(sequences)
+        values = np.concatenate(sequences) if sequences else np.zeros(0, np.int32)
+        return cls(values, np.cumsum([len(s) for s in sequences], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, number: int) -> NDArray[np.generic]:
+        return self.values[self.ends[number - 1] if number else 0 : self.ends[number]]
+
+    @property
+    def lengths(self) -> Array:
+        """The length of each."""
+        return np.diff(self.ends, prepend=0)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Encoded pairs: sources as ids [S] or features [S, ...], targets as ids [T] without bos and eos."""
+
+    sources: Ragged
+    targets: Ragged
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Sequence[int] | Tensor, Sequence[int]]]) -> Corpus:
+        """From (source, target) pairs."""
+        sources, targets = [], []
+        for source, target in pairs:
+            if isinstance(source, Tensor):
+                sources.append(source.numpy())
+            else:
+                sources.append(np.asarray(source, np.int32))
+            targets.append(np.asarray(target, np.int32))
+        return cls(Ragged.of(sources), Ragged.of(targets))
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def save(self, folder: Path) -> None:
+        """Write the arrays into ``folder``, which is made."""
+        folder.mkdir(parents=True)
+        for name, ragged in (("sources", self.sources), ("targets", self.targets)):
+            np.save(folder / f"{name}.npy", ragged.values, allow_pickle=False)
+            np.save(folder / f"{name}.ends.npy", ragged.ends, allow_pickle=False)
+
+    @classmethod
+    def open(cls, folder: Path) -> Corpus:
+        """Map the arrays of a saved corpus into memory. Raises ``DataError`` if they are not there."""
+
+        def ragged(name: str) -> Ragged:
+            try:
+                values = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+                return Ragged(values, np.load(folder / f"{name}.ends.npy", allow_pickle=False))
+            except (OSError, ValueError) as error:
+                raise DataError(f"{folder} holds no prepared corpus: {error}.") from None
+
+        return cls(ragged("sources"), ragged("targets"))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded tensors of some examples: ``target_in`` begins with bos, ``target_out`` ends with eos."""
+
+    source: Tensor  # [B, S] or [B, S, ...]
+    mask: Tensor  # [B, S], True where there is something
+    target_in: Tensor  # [B, T]
+    target_out: Tensor  # [B, T]
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        return Batch(
+            *(
+                t.to(device, non_blocking=True)
+                for t in (self.source, self.mask, self.target_in, self.target_out)
+            )
+        )
+
+
+def epoch_updates(
+    corpus: Corpus,
+    tokens: int,
+    seed: int,
+    epoch: int,
+    longest_source: int | None = None,
+    longest_target: int | None = None,
+) -> list[Array]:
+    """The updates of an epoch: lists of example numbers, every example once, in a random order of updates.
+
+    Examples with a longer source or target than wanted are left out.
+
+    The examples of one update are of like length, and padded to the longest take at most ``tokens`` positions on
+    the source side and at most ``tokens`` on the target side, eos included; a longer example has one of its own.
+    """
+    random = np.random.default_rng((seed, epoch))
+    source, target = corpus.sources.lengths, corpus.targets.lengths + 1
+    order = np.lexsort((random.random(len(corpus)), source, target))
+    fits = np.ones(len(corpus), bool)
+    if longest_source is not None:
+        fits &= source <= longest_source
+    if longest_target is not None:
+        fits &= target - 1 <= longest_target
+    order = order[fits[order]]
+    updates, first, widest_source, widest_target = [], 0, 0, 0
+    for place, number in enumerate(order):
+        widest_source = max(widest_source, int(source[number]))
+        widest_target = max(widest_target, int(target[number]))
+        if (place - first + 1) * max(widest_source, widest_target) > tokens and place > first:
+            updates.append(order[first:place])
+            first, widest_source, widest_target = place, int(source[number]), int(target[number])
+    if first < len(order):
+        updates.append(order[first:])
+    return [updates[i] for i in random.permutation(len(updates))]
+
+
+def cut(update: Array, parts: int) -> list[Array]:
+    """The update in ``parts`` nearly equal runs; with fewer examples than parts, the last are empty."""
+    return np.array_split(update, parts)
+
+
+def pad(sequences: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor]:
+    """Sequences [length, ...] as one tensor [B, longest, ...], filled up on the right, and their mask [B, longest]."""
+    padded = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True, padding_value=value)
+    lengths = torch.tensor([len(s) for s in sequences])
+    return padded, torch.arange(padded.shape[1])[None, :] < lengths[:, None]
+
+
+def tensor(values: NDArray[np.generic]) -> Tensor:
+    """Ids as int64, features as they are."""
+    whole = np.issubdtype(values.dtype, np.integer)
+    return torch.from_numpy(values.astype(np.int64) if whole else np.array(values))
+
+
+def collate(
+    corpus: Corpus, numbers: Sequence[int] | Array, specials: tuple[int, int, int]
+) -> Batch:
+    """The examples ``numbers`` of a corpus as one batch; ``specials`` are the target's (pad, bos, eos).
+
+    An empty list gives the batch of the first example with every target padded away, which has no loss: what a
+    process computes when an update has nothing left for it.
+    """
+    padding, bos, eos = specials
+    chosen = list(numbers) or [0]
+    source, mask = pad([tensor(corpus.sources[i]) for i in chosen])
+    targets = [tensor(corpus.targets[i]) for i in chosen]
+    target_in, _ = pad([torch.cat([torch.tensor([bos]), t]) for t in targets], padding)
+    target_out, _ = pad([torch.cat([t, torch.tensor([eos])]) for t in targets], padding)
+    if not len(numbers):
+        target_out = torch.full_like(target_out, padding)
+    return Batch(source, mask, target_in, target_out)
+
+
+def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
+    """Sequence numbers in batches of like length, longest first, of at most ``tokens`` padded positions each."""
+    batches: list[list[int]] = []
+    for number in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens:
+            batches[-1].append(number)
+        else:
+            batches.append([number])
+    return batches
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, split at LF alone; one CR before it and a BOM at the start are dropped.
+
+    Raises ``DataError`` if there is no such file or it isn't UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: byte {error.start} can't be decoded.") from None
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def read_json(path: Path) -> object:
+    """The content of a JSON file. Raises ``DataError`` if it is missing or no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read: {error}.") from None

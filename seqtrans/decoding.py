@@ -1,0 +1,98 @@
+"""What search and model say to each other: scorers, hypotheses and decoders (section 6.1).
+
+A decoder sees logits, never modules. B sentences, R rows (sentences × hypotheses), T target time, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from seqtrans.task import Constraint, Vocabulary
+
+
+class Scorer(Protocol):
+    """A model as decoders see it. An ensemble is another one."""
+
+    vocabulary: Vocabulary
+
+    def start(self, source: Tensor, mask: Tensor) -> Any:
+        """Read sources [B, S, ...], real where ``mask`` [B, S] is True: one row each.
+
+        What it gives has one method, ``select(rows)``: the state of those rows, in that order, each as often as named.
+        """
+        ...
+
+    def advance(self, tokens: Tensor, state: Any) -> Tensor:
+        """Move ``state`` on: read tokens [R, T] and give unnormalised log-probabilities [R, T, V] of what follows each."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: its ids without bos and eos, and how likely the model holds it."""
+
+    ids: tuple[int, ...]
+    log_probability: float
+    """The model's own log-probability of ids and eos, whatever a constraint has masked."""
+    score: float
+    """What the decoder ranks by: with a length penalty, not the same."""
+    truncated: bool = False
+    """Whether it ended only because the length limit was reached."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a decoder is asked: sources [B, S, ...], their mask [B, S], and how far it may go."""
+
+    source: Tensor
+    mask: Tensor
+    limits: Tensor
+    """[B]: the most symbols an output may have, eos included; at least 1."""
+    constraint: Constraint | None = None
+    count: int = 1
+    """How many hypotheses are wanted for each sentence."""
+
+
+class Decoder(ABC):
+    """A search strategy."""
+
+    most: int | None = None
+    """The most hypotheses it can give for a sentence; ``None`` if any number."""
+
+    extra: int = 50
+    """An output may have as many symbols as its input has positions, and so many more (section 6.1)."""
+
+    @abstractmethod
+    def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
+        """For each sentence its hypotheses, best first: at least one, at most ``request.count``, no two alike."""
+
+
+def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
+    """((5 + length) / 6)^alpha of Wu et al. (2016), by which a log-probability is divided; 1 if alpha is 0.
+
+    ``length`` counts the generated symbols, eos included and the source not.
+    """
+    return ((5 + torch.as_tensor(length, dtype=torch.float64)) / 6) ** alpha
+
+
+def admissible(
+    log_probabilities: Tensor, vocabulary: Vocabulary, last: Tensor, constraint: Constraint | None
+) -> Tensor:
+    """Log-probabilities [R, V] with -inf wherever a symbol may not come next.
+
+    pad and bos never may; in rows that are at their ``last`` [R] symbol only eos may; the rest is the constraint's.
+    They are not renormalised: what a hypothesis scores is the model's own probability of it.
+    """
+    barred = torch.zeros(vocabulary.size, dtype=torch.bool, device=log_probabilities.device)
+    barred[vocabulary.pad] = barred[vocabulary.bos] = True
+    only_eos = torch.ones_like(barred)
+    only_eos[vocabulary.eos] = False
+    mask = barred | (last[:, None] & only_eos)
+    if constraint is not None:
+        mask = mask | ~constraint.allowed()
+    return log_probabilities.masked_fill(mask, float("-inf"))

@@ -1,0 +1,248 @@
+"""What ``seqtrans.load`` gives: a trained model with everything that turns inputs into outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqtrans import assembly, checkpoint
+from seqtrans.config import Config, from_json
+from seqtrans.data import decoding_batches, pad, read_json
+from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
+from seqtrans.errors import DataError, SeqtransError, SettingsError
+from seqtrans.model import Transducer
+from seqtrans.plugins import Registry, registry
+from seqtrans.task import Score, Task
+
+TOKENS = 4096
+"""Padded source positions × hypotheses of a batch in decoding."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The outputs for a whole split, in its order, and how good they are."""
+
+    score: Score
+    outputs: list[Any]
+    hypotheses: list[Hypothesis]
+
+
+def load(run: str | Path, step: str | int = "best", device: str | None = None) -> Engine:
+    """Load a run folder for use: nothing else is needed, neither the command line nor the raw data.
+
+    Args:
+        run: the run folder.
+        step: ``"best"`` by validation (the newest if there was none), ``"last"``, ``"average"``, or a step's number.
+        device: where to compute; by default on a GPU if there is one.
+
+    Raises:
+        CheckpointError: there is no such run or step, or it is damaged.
+        PluginError: a component of the run is not installed here.
+    """
+    folder = Path(run)
+    weights = checkpoint.choose(folder, step)
+    names = registry()
+    config = from_json(read_json(folder / "config.json"), names, folder / "config.json")
+    task = assembly.build_task(config, names)
+    task.open(folder / "task")
+    model = assembly.build_model(config, names, task)
+    checkpoint.load_weights(weights, model)
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return Engine(config, names, task, model.to(where).eval(), weights)
+
+
+class Engine:
+    """A loaded run. Made by :func:`load`."""
+
+    def __init__(
+        self, config: Config, registry: Registry, task: Task, model: Transducer, weights: Path
+    ) -> None:
+        self.config, self.registry, self.task, self.model = config, registry, task, model
+        self.weights = weights
+
+    def decoder(self, name: str | None = None, **settings: Any) -> Decoder:
+        """The run's decoder, or another one, with these settings over its own."""
+        return assembly.build_decoder(self.config, self.registry, name, **settings)
+
+    def transduce(
+        self, inputs: Sequence[Any], decoder: str | None = None, **settings: Any
+    ) -> list[Any]:
+        """The best output for each input, in the order of the inputs; an empty list for an empty one.
+
+        Args:
+            inputs: lines of text as the command line takes them, or what the task's ``input`` gives.
+            decoder: the name of a decoder; by default the run's own.
+            settings: of the decoder, such as ``width=8``.
+
+        Raises:
+            DataError: something can't be an input; the message has its number, counted from 1.
+            PluginError, SettingsError: there is no such decoder or setting.
+        """
+        return [best[0][0] for best in self.alternatives(inputs, 1, decoder, **settings)]
+
+    def alternatives(
+        self,
+        inputs: Sequence[Any],
+        count: int,
+        decoder: str | None = None,
+        progress: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> list[list[tuple[Any, Hypothesis]]]:
+        """For each input up to ``count`` different outputs with their hypotheses, best first."""
+        if isinstance(inputs, str):
+            raise DataError("inputs is a list of lines, not one string.")
+        search = self.decoder(decoder, **settings)
+        check_count(search, count)
+        readable = self.read(inputs)
+        found = decode(
+            self.model, self.task, search, readable, range(len(readable)), count, progress=progress
+        )
+        results = []
+        for number, input in enumerate(readable):
+            outputs: dict[str, tuple[Any, Hypothesis]] = {}
+            for hypothesis in found[number]:
+                output = self.task.decode(hypothesis.ids, input)
+                outputs.setdefault(self.task.write(output), (output, hypothesis))
+            results.append(list(outputs.values()))
+        return results
+
+    def read(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs from lines, checked."""
+        readable = []
+        for number, input in enumerate(inputs, 1):
+            try:
+                readable.append(self.task.read(input) if isinstance(input, str) else input)
+            except SeqtransError as error:
+                raise type(error)(f"input {number}: {error}") from None
+        return readable
+
+    def evaluate(
+        self,
+        split: str = "dev",
+        decoder: str | None = None,
+        progress: Callable[[int], None] | None = None,
+        **settings: Any,
+    ) -> Evaluation:
+        """Decode every example of a split and score the outputs. Raises ``DataError`` if there is no such split."""
+        examples = self.task.examples(split)
+        search = self.decoder(decoder, **settings)
+        inputs = [self.task.input(example) for example in examples]
+        found = decode(
+            self.model, self.task, search, inputs, range(len(inputs)), progress=progress
+        )
+        best = [found[number][0] for number in range(len(inputs))]
+        outputs = [self.task.decode(h.ids, i) for h, i in zip(best, inputs, strict=True)]
+        return Evaluation(self.task.score(outputs, examples), outputs, best)
+
+    def score(self, examples: Sequence[Any]) -> list[float]:
+        """The log-probability that the model gives to the target of each example, eos included."""
+        pad_id, bos, eos = specials(self.model)
+        results = [0.0] * len(examples)
+        sources = [self.task.encode_source(self.task.input(example)) for example in examples]
+        device = next(self.model.parameters()).device
+        with torch.inference_mode(), evaluating(self.model):
+            for numbers in decoding_batches([len(s) for s in sources], TOKENS):
+                source, mask = pad([sources[i] for i in numbers])
+                targets = [torch.tensor(self.task.encode_target(examples[i])) for i in numbers]
+                target_in, _ = pad([torch.cat([torch.tensor([bos]), t]) for t in targets], pad_id)
+                target_out, _ = pad([torch.cat([t, torch.tensor([eos])]) for t in targets], pad_id)
+                logits = self.model(source.to(device), mask.to(device), target_in.to(device))
+                chosen = logits.float().log_softmax(-1).cpu().gather(2, target_out[:, :, None])
+                totals = chosen[:, :, 0].double().masked_fill(target_out == pad_id, 0.0).sum(1)
+                for number, total in zip(numbers, totals.tolist(), strict=True):
+                    results[number] = total
+        return results
+
+
+def decode(
+    scorer: Scorer,
+    task: Task,
+    decoder: Decoder,
+    inputs: Sequence[Any],
+    numbers: Sequence[int],
+    count: int = 1,
+    *,
+    rank: int = 0,
+    world: int = 1,
+    tokens: int = TOKENS,
+    progress: Callable[[int], None] | None = None,
+) -> dict[int, list[Hypothesis]]:
+    """Hypotheses for ``inputs``, by their ``numbers``: all of them, or every ``world``-th batch from ``rank`` on.
+
+    ``progress`` is told after each batch how many inputs it had. Raises ``DataError`` naming the input that is
+    longer than the model has positions for.
+    """
+    sources = encode(task, inputs)
+    model = scorer if isinstance(scorer, torch.nn.Module) else None
+    device = next(model.parameters()).device if model is not None else torch.device("cpu")
+    width = decoder.most or count
+    found: dict[int, list[Hypothesis]] = {}
+    batches = decoding_batches([len(s) for s in sources], max(1, tokens // width))
+    with torch.inference_mode(), evaluating(model):
+        for batch in batches[rank::world]:
+            source, mask = pad([sources[i] for i in batch])
+            limits = mask.sum(1) + decoder.extra
+            most = longest_target(scorer)
+            if most is not None:
+                limits = limits.clamp(max=most)
+            request = Request(
+                source.to(device),
+                mask.to(device),
+                limits.to(device),
+                task.constraint([inputs[i] for i in batch], limits.to(device)),
+                count,
+            )
+            hypotheses = decoder.decode(scorer, request)
+            assert len(hypotheses) == len(batch)
+            found.update((numbers[i], h) for i, h in zip(batch, hypotheses, strict=True))
+            if progress is not None:
+                progress(len(batch))
+    return found
+
+
+def encode(task: Task, inputs: Sequence[Any]) -> list[Tensor]:
+    """The sources, none of them empty."""
+    sources = []
+    for number, input in enumerate(inputs, 1):
+        source = task.encode_source(input)
+        if not len(source):
+            raise DataError(f"input {number} is empty.")
+        sources.append(source)
+    return sources
+
+
+def longest_target(scorer: Scorer) -> int | None:
+    """The most symbols that a model's position scheme lets it write."""
+    return scorer.decoder.position.limit if isinstance(scorer, Transducer) else None
+
+
+def check_count(decoder: Decoder, count: int) -> None:
+    """Refuse more hypotheses than a decoder can give."""
+    if count < 1 or (decoder.most is not None and count > decoder.most):
+        raise SettingsError(
+            f"{count} outputs for each input were asked for, and this decoder gives 1 to {decoder.most}."
+        )
+
+
+def specials(scorer: Scorer) -> tuple[int, int, int]:
+    """The target's pad, bos and eos."""
+    return scorer.vocabulary.pad, scorer.vocabulary.bos, scorer.vocabulary.eos
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module | None) -> Iterator[None]:
+    """No dropout inside this block."""
+    training = model is not None and model.training
+    if model is not None:
+        model.eval()
+    try:
+        yield
+    finally:
+        if model is not None:
+            model.train(training)

@@ -1,0 +1,78 @@
+"""Decode a split of a run's data and score the outputs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from pydantic import Field
+
+from seqtrans.settings import Settings
+
+
+class EvaluateSettings(Settings):
+    """What ``seqtrans evaluate`` can be told."""
+
+    run: Path = Field(description="the run folder")
+    split: str = Field("dev", description="which split of the run's data: train, dev or test")
+    step: str = Field("best", description="the checkpoint: best, last, average, or an update's number")
+    output: Path | None = Field(
+        None, description="write the outputs here, one a line, in the order of the data"
+    )
+    report: Path | None = Field(None, description="write the score and all figures here, as JSON")
+
+
+def main(argv: list[str]) -> int:
+    """Decode a split of a run's data and score it.
+
+    usage: seqtrans evaluate run=FOLDER [split=dev] [step=best] [output=FILE] [report=FILE]
+                             [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
+
+    The decoder is the run's own unless another is named; its settings, and those of the task that do
+    not change what was prepared, go over the run's.
+
+    example: seqtrans evaluate run=runs/parsing split=test decoder=beam decoder.width=8
+    """
+    from seqtrans.reuse import read_command
+
+    settings, overrides = read_command(argv, EvaluateSettings, "evaluate")
+    import json
+
+    from seqtrans.engine import load
+    from seqtrans.files import write_whole
+    from seqtrans.reporting import counting
+
+    engine = load(settings.run, settings.step, overrides=overrides)
+    total = len(engine.task.examples(settings.split))
+    began = time.monotonic()
+    with counting(f"decoding {settings.split}", total) as bar:
+        evaluation = engine.evaluate(settings.split, progress=lambda n: bar.advance(bar.task_ids[0], n))
+    seconds = time.monotonic() - began
+    score = evaluation.score
+    if settings.output is not None:
+        lines = "".join(engine.task.write(output) + "\n" for output in evaluation.outputs)
+        write_whole(settings.output, lines)
+    if settings.report is not None:
+        content = {
+            "metric": score.metric,
+            "value": score.value,
+            "signature": score.signature,
+            "figures": score.figures,
+        }
+        write_whole(settings.report, json.dumps(content, indent=1))
+    print(score.report, end="" if score.report.endswith("\n") else "\n")
+    print(
+        f"{settings.split}: {score.metric} {score.value:.2f}  [{score.signature}]  {total} examples, "
+        f"{engine.weights}, decoder {engine.config.names['decoder']}, {seconds:.1f} s"
+    )
+    cut = sum(h.truncated for h in evaluation.hypotheses)
+    if cut:
+        print(f"{cut} outputs ran into the length limit.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    from seqtrans.commands import run
+
+    sys.exit(run(main, sys.argv[1:]))

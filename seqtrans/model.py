@@ -1,0 +1,283 @@
+"""The Transducer: the encoder-decoder of "Attention Is All You Need" (Vaswani et al., 2017), section 3.
+
+Letters of shapes, here and everywhere: B sentences, R rows of a decoder (sentences × hypotheses), M rows of memory,
+S source time, T target time, D width, H heads, V target vocabulary.
+
+``start`` reads the source once; ``advance`` reads more target and gives logits. Training is ``advance`` over the whole
+target, decoding ``advance`` by one token; there is no second way through the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqtrans.attention import Attention, KeyValueCache, MultiHead
+from seqtrans.errors import DataError
+from seqtrans.position import PositionScheme
+from seqtrans.task import Vocabulary
+
+if TYPE_CHECKING:
+    from seqtrans.config import Shape
+
+
+class Sublayer(nn.Module):
+    """LayerNorm(x + Dropout(f(x))) (sections 3.1 and 5.4), or x + Dropout(f(LayerNorm(x))) with ``norm=pre``."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(shape.width)
+        self.dropout = nn.Dropout(shape.dropout)
+        self.pre = shape.norm == "pre"
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.pre:
+            return x + self.dropout(f(self.norm(x)))  # type: ignore[no-any-return]
+        return self.norm(x + self.dropout(f(x)))  # type: ignore[no-any-return]
+
+
+class FeedForward(nn.Module):
+    """max(0, xW₁ + b₁)W₂ + b₂ at each position (section 3.3)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.inner = nn.Linear(shape.width, shape.inner)
+        self.output = nn.Linear(shape.inner, shape.width)
+        self.dropout = nn.Dropout(shape.relu_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output(self.dropout(F.relu(self.inner(x))))  # type: ignore[no-any-return]
+
+
+class Layer(nn.Module):
+    """One layer of either stack: self-attention, in the decoder a look at the memory, feed-forward (section 3.1)."""
+
+    def __init__(self, shape: Shape, attention: Attention, cross: Attention | None = None) -> None:
+        super().__init__()
+
+        def heads(attention: Attention) -> MultiHead:
+            return MultiHead(
+                shape.width, shape.heads, shape.head, attention, shape.attention_dropout
+            )
+
+        self.attention, self.attention_sublayer = heads(attention), Sublayer(shape)
+        self.cross = heads(cross) if cross is not None else None
+        self.cross_sublayer = Sublayer(shape) if cross is not None else None
+        self.feed_forward, self.feed_forward_sublayer = FeedForward(shape), Sublayer(shape)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def encode(self, x: Tensor, at: Tensor, scheme: PositionScheme, mask: Tensor) -> Tensor:
+        """``x`` [B, S, D] where ``mask`` [B, S] is True."""
+        x = self.attention_sublayer(x, lambda x: self.attention.look(x, at, scheme, key_mask=mask))
+        return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
+
+    def decode(
+        self, x: Tensor, at: Tensor, scheme: PositionScheme, causal: bool, past: LayerState
+    ) -> Tensor:
+        """``x`` [R, T, D], after whatever ``past`` has already seen; ``past`` grows by it."""
+        assert self.cross is not None and self.cross_sublayer is not None
+        cross = self.cross
+        x = self.attention_sublayer(
+            x, lambda x: self.attention.look(x, at, scheme, causal=causal, cache=past.cache)
+        )
+        x = self.cross_sublayer(x, lambda x: cross.consult(x, past.keys, past.values, past.mask))
+        return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
+
+
+class Stack(nn.Module):
+    """The layers of one side with their position scheme; with pre-norm, one more LayerNorm at the end."""
+
+    def __init__(self, shape: Shape, position: PositionScheme, layers: list[Layer]) -> None:
+        super().__init__()
+        self.position = position
+        self.layers = nn.ModuleList(layers)
+        self.dropout = nn.Dropout(shape.dropout)
+        self.norm = nn.LayerNorm(shape.width) if shape.norm == "pre" else nn.Identity()
+
+    def enter(self, x: Tensor, at: Tensor) -> Tensor:
+        """Embeddings [B, T, D] with their positions ``at`` [T], dropped out as in section 5.4."""
+        return self.dropout(self.position.embed(x, at))  # type: ignore[no-any-return]
+
+
+@dataclass
+class LayerState:
+    """What one decoder layer remembers: its own past, and the memory's keys and values [M, H, S, D/H]."""
+
+    keys: Tensor
+    values: Tensor
+    mask: Tensor  # [M, S], shared by all layers
+    cache: KeyValueCache
+
+
+@dataclass
+class State:
+    """Where a decoder stands, outside all modules: for each row its past, for each sentence its memory.
+
+    Rows come in runs that share one sentence's memory: row r looks at memory r // (R/M).
+    """
+
+    layers: list[LayerState]
+    rows: int
+    length: int = 0
+    """How many target tokens each row has read."""
+    units: Tensor | None = None
+    """[R]: how many units of the shared input each row has consumed; only with ``model.pace``."""
+
+    def select(self, rows: Tensor) -> State:
+        """The state of ``rows`` [R'], in that order, each as often as named. The memory is copied only if it must be."""
+        first = self.layers[0]
+        sentences, counts = torch.unique_consecutive(
+            rows // (self.rows // len(first.keys)), return_counts=True
+        )
+        if len(counts) and bool((counts != counts[0]).any()):
+            sentences = rows // (self.rows // len(first.keys))
+        same = len(sentences) == len(first.keys) and bool(
+            (sentences == torch.arange(len(sentences), device=rows.device)).all()
+        )
+        mask = first.mask if same else first.mask[sentences]
+        return State(
+            [
+                LayerState(
+                    layer.keys if same else layer.keys[sentences],
+                    layer.values if same else layer.values[sentences],
+                    mask,
+                    layer.cache.select(rows),
+                )
+                for layer in self.layers
+            ],
+            rows=len(rows),
+            length=self.length,
+            units=None if self.units is None else self.units[rows],
+        )
+
+
+class Transducer(nn.Module):
+    """The whole model. ``source`` is the component through which the modality enters."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        vocabulary: Vocabulary,
+        source: nn.Module,
+        positions: tuple[PositionScheme, PositionScheme],
+        encoder_attentions: list[Attention],
+        decoder_attentions: list[Attention],
+        source_vocabulary: Vocabulary | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape, self.vocabulary = shape, vocabulary
+        self.source = source
+        self.embedding = nn.Embedding(vocabulary.size, shape.width)
+        nn.init.normal_(self.embedding.weight, std=shape.width**-0.5)
+        if shape.tie == "all":
+            tie_source(source, self.embedding)
+        self.encoder = Stack(shape, positions[0], [Layer(shape, a) for a in encoder_attentions])
+        self.decoder = Stack(
+            shape, positions[1], [Layer(shape, a, Attention()) for a in decoder_attentions]
+        )
+        self.projection = (
+            nn.Linear(shape.width, vocabulary.size, bias=False) if shape.tie == "none" else None
+        )
+        if self.projection is not None:
+            nn.init.xavier_uniform_(self.projection.weight)
+        if shape.pace:
+            self.register_buffer("source_paces", paces(source_vocabulary), persistent=False)
+            self.register_buffer("target_paces", paces(vocabulary), persistent=False)
+            for layer in self.decoder.layers:
+                # Equal codes find each other from the first update on.
+                with torch.no_grad():
+                    layer.cross.key.weight.copy_(layer.cross.query.weight)
+
+    def start(self, source: Tensor, mask: Tensor) -> State:
+        """Read ``source`` [B, S] or [B, S, ...], real where ``mask`` [B, S] is True, padded on the right.
+
+        Raises ``DataError`` if it is longer than the position scheme can tell apart.
+        """
+        x, mask_out = self.source(source, mask)
+        check_length(x.shape[1], self.encoder.position, "source")
+        if self.shape.pace:
+            x = x + pace_code(self.source_paces[source].cumsum(1) - 1, self.shape.width)
+        at = torch.arange(x.shape[1], device=x.device)
+        x = self.encoder.enter(x, at)
+        for layer in self.encoder.layers:
+            x = layer.encode(x, at, self.encoder.position, mask_out)
+        memory = self.encoder.norm(x)
+        layers = []
+        for layer in self.decoder.layers:
+            keys, values = layer.cross.keys_values(memory)
+            layers.append(LayerState(keys, values, mask_out, KeyValueCache()))
+        units = torch.zeros(len(x), dtype=torch.long, device=x.device) if self.shape.pace else None
+        return State(layers, rows=len(x), units=units)
+
+    def advance(self, tokens: Tensor, state: State) -> Tensor:
+        """Read ``tokens`` [R, T] after all that ``state`` has read, and give logits [R, T, V] for what follows each.
+
+        ``state`` moves on by T. Raises ``DataError`` beyond the last position that the scheme can tell apart.
+        """
+        steps = tokens.shape[1]
+        check_length(state.length + steps, self.decoder.position, "target")
+        x = self.embedding(tokens) * self.shape.width**0.5  # section 3.4
+        if state.units is not None:
+            units = state.units[:, None] + self.target_paces[tokens].cumsum(1)
+            state.units = units[:, -1]
+            x = x + pace_code(units, self.shape.width)
+        at = torch.arange(state.length, state.length + steps, device=tokens.device)
+        x = self.decoder.enter(x, at)
+        for layer, past in zip(self.decoder.layers, state.layers, strict=True):
+            x = layer.decode(x, at, self.decoder.position, self.shape.causal, past)
+        state.length += steps
+        x = self.decoder.norm(x)
+        return F.linear(x, self.embedding.weight) if self.projection is None else self.projection(x)
+
+    def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """Teacher forcing: logits [B, T, V] for what follows each prefix of ``target`` [B, T]."""
+        return self.advance(target, self.start(source, mask))
+
+
+def tie_source(source: nn.Module, embedding: nn.Embedding) -> None:
+    """Let a source that offers ``embedding`` use the target's (section 3.4)."""
+    own = getattr(source, "embedding", None)
+    if not isinstance(own, nn.Embedding) or own.weight.shape != embedding.weight.shape:
+        raise DataError(
+            "model.tie=all needs a source with an embedding over the target's vocabulary; "
+            "use model.tie=output."
+        )
+    source.embedding = embedding
+
+
+def paces(vocabulary: Vocabulary | None) -> Tensor:
+    """The vocabulary's ``paces`` as [V] of 0 and 1."""
+    if vocabulary is None or vocabulary.paces is None:
+        raise DataError(
+            "model.pace=true needs a task whose vocabularies both say which symbols keep pace."
+        )
+    return torch.tensor(vocabulary.paces, dtype=torch.long)
+
+
+def pace_code(units: Tensor, width: int) -> Tensor:
+    """Codes [..., D] of unit numbers, each of norm √D, nearly orthogonal to those of all other units.
+
+    Sines and cosines as of positions, but with frequencies spread evenly between 0 and π (by the golden ratio):
+    sinusoids of section 3.5 are alike for neighbours, these tell neighbours apart.
+    """
+    pairs = torch.arange(1, width // 2 + 1, device=units.device, dtype=torch.float32)
+    angles = units.to(torch.float32).unsqueeze(-1) * (torch.pi * (pairs * 0.6180339887).frac())
+    return 2**0.5 * torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def check_length(length: int, scheme: PositionScheme, side: str) -> None:
+    """Refuse what the scheme has no position for, before any look-up."""
+    if scheme.limit is not None and length > scheme.limit:
+        raise DataError(
+            f"a {side} of {length} positions is longer than the {scheme.limit} "
+            "that this model's position scheme was built for."
+        )

@@ -1,0 +1,132 @@
+"""What a training tells: a progress bar and log lines for people, metrics.jsonl and TensorBoard for later."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from seqtrans.files import write_whole
+
+METRICS = "metrics.jsonl"
+
+
+class Reporter:
+    """Speaks on the main process only; elsewhere it is silent."""
+
+    def __init__(self, run: Path, main: bool) -> None:
+        self.run, self.main = run, main
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.bar: Progress | None = None
+        self.board: Any = None
+
+    def begin(self, step: int, steps: int) -> None:
+        """Open the bar and the files; what they hold beyond ``step``, from before a kill, is cut off."""
+        if not self.main:
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        kept = [line for line in self.records() if line["step"] <= step]
+        write_whole(self.run / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+        self.board = SummaryWriter(str(self.run / "tensorboard"), purge_step=step + 1)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+            transient=True,
+            speed_estimate_period=120,
+        )
+        self.updates = self.bar.add_task("training", total=steps, completed=step, figures="")
+        self.bar.start()
+
+    def records(self) -> Iterable[dict[str, Any]]:
+        """The lines of metrics.jsonl; a line cut short by a kill is left out."""
+        path = self.run / METRICS
+        if not path.is_file():
+            return
+        for line in path.read_text("utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and "step" in record:
+                yield record
+
+    def say(self, text: str = "") -> None:
+        """A line for people."""
+        if self.main:
+            self.console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """A line that stands out."""
+        if self.main:
+            self.console.print(f"seqtrans: warning: {text}", markup=False, style="yellow")
+
+    def tick(self, step: int, figures: str) -> None:
+        """One more update is done."""
+        if self.bar is not None:
+            self.bar.update(self.updates, completed=step, figures=figures)
+
+    def record(self, step: int, kind: str, figures: Mapping[str, float | int]) -> None:
+        """Figures of a step, into metrics.jsonl and TensorBoard."""
+        if not self.main:
+            return
+        with (self.run / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, "kind": kind, **figures}) + "\n")
+        if self.board is not None:
+            for name, value in figures.items():
+                self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Close the bar and the files."""
+        if self.bar is not None:
+            self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+        self.bar = self.board = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def counting(description: str, total: int) -> Progress:
+    """A bar on standard error for work that has ``total`` pieces; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+    bar.add_task(description, total=total)
+    return bar

@@ -1,0 +1,313 @@
+"""The parsing task: from a treebank to symbols and back to trees, and their labelled F1."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqtrans.data import Corpus, read_json
+from seqtrans.errors import DataError
+from seqtrans.task import Constraint, Score, Task, Vocabulary
+from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, treebank
+from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
+from seqtrans_tasks.parsing.drawing import draw
+from seqtrans_tasks.parsing.linear import Linearisation
+from seqtrans_tasks.parsing.subwords import Subwords, size_for
+from seqtrans_tasks.parsing.tags import Tagger
+from seqtrans_tasks.parsing.tree import (
+    Leaf,
+    Node,
+    Tree,
+    escape,
+    leaves,
+    read_tree_lines,
+    unescape,
+    write_tree,
+)
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What is parsed: words as the treebank writes them, and their tags if they are given."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Parse:
+    """A tree over exactly the words of a sentence, and how often each repair was needed for that."""
+
+    tree: Node
+    repairs: Counter[str] = field(default_factory=Counter)
+
+
+class Parsing(Task):
+    """Words to a constituency tree (section 6.3)."""
+
+    def __init__(self, settings: ParsingSettings) -> None:
+        self.settings = settings
+        self.parameters = evalb.parameters_named(settings.parameters)
+
+    # --- preparation --------------------------------------------------------------------------------
+
+    def prepare(self, folder: Path) -> None:
+        splits: dict[str, list[Node]] = {}
+        summary: dict[str, Any] = {"name": self.name(), "splits": {}}
+        for split, raw in self.raw().items():
+            account = Account()
+            steps = self.steps(split)
+            trees = [tree for node in raw if (tree := clean(node, steps, account)) is not None]
+            if not trees:
+                raise DataError(f"nothing is left of the {split} trees: {account.text()}.")
+            splits[split] = trees
+            summary["splits"][split] = {
+                "account": account.as_dict(),
+                "counts": treebank.count(trees).as_dict(),
+                "fingerprint": treebank.fingerprint(trees),
+            }
+            lines = "".join(write_tree(tree) + "\n" for tree in trees)
+            (folder / f"{split}.trees").write_text(lines, encoding="utf-8")
+        summary["shared sentences"] = {
+            f"{a}, {b}": n
+            for (a, b), n in treebank.overlap({s: splits[s] for s in SPLITS if s in splits}).items()
+        }
+        gold = splits["train"]
+        training = gold + splits.get("silver", [])
+        words = [unescape(leaf.word) for tree in training for leaf in leaves(tree)]
+        subwords = Subwords.learn(words, self.settings.subwords or size_for(len(words)))
+        linearisation = Linearisation.learn(
+            training,
+            kind=self.settings.linearisation,
+            closings=self.settings.closings,
+            leaves=self.settings.leaves,
+        )
+        summary["subwords"] = len(subwords.pieces)
+        summary["symbols"] = len(linearisation.symbols)
+        (folder / "subwords.json").write_text(subwords.content, encoding="utf-8")
+        for name, content in (
+            ("linearisation", linearisation.as_json()),
+            ("tagger", Tagger.learn(gold).as_json()),
+            ("summary", summary),
+        ):
+            (folder / f"{name}.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+    def name(self) -> str:
+        """What the data is called in results."""
+        settings = self.settings
+        if settings.treebank is None and settings.train is None:
+            return grammar.NAME
+        return (settings.treebank or settings.train or Path()).resolve().name
+
+    def steps(self, split: str) -> Steps:
+        """What is done to the trees of a split."""
+        settings, training = self.settings, split in ("train", "silver")
+        return Steps(
+            remove_traces=settings.remove_traces,
+            strip_functions=settings.strip_functions,
+            prt_advp=settings.prt_advp and training,
+            collapse_same_unaries=settings.collapse_unaries,
+            max_words=settings.max_words if training else None,
+        )
+
+    def raw(self) -> dict[str, Iterable[Node]]:
+        """The trees of each split as they are in the files, those of the built-in treebank if none are given."""
+        settings = self.settings
+        if settings.treebank is None and settings.train is None:
+            return dict(grammar.write_treebank())
+        found: dict[str, Iterable[Node]] = {}
+        for split in SPLITS:
+            files = self.files(split)
+            if files:
+                found[split] = (node for _, node in treebank.read_files(files))
+        if settings.silver is not None:
+            found["silver"] = (
+                node
+                for _, node in treebank.read_files(
+                    treebank.find_files(settings.silver), one_tree_a_line=True
+                )
+            )
+        return found
+
+    def files(self, split: str) -> list[Path]:
+        """The files of a split, by paths, by a list, or by sections; a test split may be absent."""
+        settings = self.settings
+        path: Path | None = getattr(settings, split)
+        listed: Path | None = getattr(settings, f"{split}_list")
+        if settings.treebank is None:
+            return [] if path is None else treebank.find_files(path)
+        if settings.train_list is not None:
+            return [] if listed is None else treebank.files_listed(settings.treebank, listed)
+        return treebank.files_in_sections(settings.treebank, getattr(settings, f"{split}_sections"))
+
+    # --- what was prepared ----------------------------------------------------------------------------
+
+    def open(self, folder: Path) -> None:
+        self.folder = folder
+        self.summary: Any = read_json(folder / "summary.json")
+        self.subwords = Subwords((folder / "subwords.json").read_text(encoding="utf-8"))
+        content: Any = read_json(folder / "linearisation.json")
+        self.linearisation = Linearisation.from_json(content)
+        content = read_json(folder / "tagger.json")
+        self.tagger = Tagger.from_json(content)
+        self.loaded: dict[str, list[Node]] = {}
+        self.corpus: Corpus | None = None
+
+    @property
+    def source_vocabulary(self) -> Vocabulary:
+        return self.subwords.vocabulary()
+
+    @property
+    def target_vocabulary(self) -> Vocabulary:
+        return self.linearisation.vocabulary()
+
+    def examples(self, split: str) -> Sequence[Node]:
+        if split not in self.loaded:
+            path = self.folder / f"{split}.trees"
+            if not path.is_file():
+                there = ", ".join(sorted(p.stem for p in self.folder.glob("*.trees")))
+                raise DataError(f"there is no split {split!r} in {self.folder}; there are: {there}.")
+            with path.open(encoding="utf-8", newline="\n") as lines:
+                self.loaded[split] = [t for t in read_tree_lines(lines, str(path)) if t is not None]
+        return self.loaded[split]
+
+    def describe(self) -> Iterator[str]:
+        yield f"treebank {self.summary['name']}{SYNTHETIC if self.summary['name'] == grammar.NAME else ''}"
+        for split, facts in self.summary["splits"].items():
+            counts, account = facts["counts"], facts["account"]
+            changes = ", ".join(
+                f"{number:,} {what}"
+                for what, number in account.items()
+                if number and what not in ("read", "kept") and not what.startswith("dropped")
+            )
+            dropped = ", ".join(
+                f"{number:,} {what}"
+                for what, number in account.items()
+                if number and what.startswith("dropped")
+            )
+            yield (
+                f"  {split}: {account['read']:,} trees read = {account['kept']:,} kept"
+                f"{' + ' + dropped if dropped else ''}; {counts['words']:,} words, "
+                f"{counts['constituents']:,} constituents, longest {counts['longest']}; "
+                f"fingerprint {facts['fingerprint'][:12]}"
+            )
+            if changes:
+                yield f"    {changes}"
+        shared = {pair: number for pair, number in self.summary["shared sentences"].items() if number}
+        if shared:
+            yield "  sentences of the later split that are in the earlier, too: " + ", ".join(
+                f"{pair}: {number}" for pair, number in shared.items()
+            )
+        yield (
+            f"  {self.summary['subwords']:,} sub-words, {self.summary['symbols']} symbols of trees "
+            f"({self.settings.linearisation}, closings {self.settings.closings}, leaves {self.settings.leaves})"
+        )
+
+    # --- examples and inputs ----------------------------------------------------------------------------
+
+    def training(self, epoch: int, seed: int) -> Corpus:
+        settings = self.settings
+        fixed = not (settings.subword_dropout or settings.swap or settings.silver)
+        if fixed and self.corpus is not None:
+            return self.corpus
+        random = np.random.default_rng((seed, epoch, 1))
+        trees = list(self.examples("train"))
+        if settings.silver is not None:
+            silver = self.examples("silver")
+            times = np.floor(settings.silver_weight + random.random(len(silver))).astype(int)
+            trees += [tree for tree, n in zip(silver, times.tolist(), strict=True) for _ in range(n)]
+        pairs = []
+        for tree in trees:
+            words = [unescape(leaf.word) for leaf in leaves(tree)]
+            source = (
+                self.subwords.encode_with_dropout(words, settings.subword_dropout, random)
+                if settings.subword_dropout
+                else self.subwords.encode(words)
+            )
+            pairs.append((source, self.linearisation.encode(tree)))
+        corpus = Corpus.of(pairs)
+        self.corpus = corpus if fixed else None
+        return corpus
+
+    def input(self, example: Node) -> Sentence:
+        """The words alone: no tag of the treebank is ever given to the parser."""
+        return Sentence(tuple(leaf.word for leaf in leaves(example)))
+
+    def read(self, line: str) -> Sentence:
+        pieces = line.split()
+        if not pieces:
+            raise DataError("there are no words.")
+        if self.settings.input == "raw":
+            from nltk.tokenize.treebank import TreebankWordTokenizer
+
+            pieces = TreebankWordTokenizer().tokenize(line)
+        if self.settings.input == "tagged":
+            split = [piece.rpartition("/") for piece in pieces]
+            for piece, (word, _, tag) in zip(pieces, split, strict=True):
+                if not word or not tag:
+                    raise DataError(f"{piece!r} isn't word/TAG; task.input=words reads words alone.")
+            words = tuple(escape(unescape(word)) for word, _, _ in split)
+            return Sentence(words, tuple(tag for _, _, tag in split))
+        return Sentence(tuple(escape(unescape(word)) for word in pieces))
+
+    def encode_source(self, input: Sentence) -> Tensor:
+        return torch.tensor(self.subwords.encode([unescape(word) for word in input.words]))
+
+    def encode_target(self, example: Node) -> list[int]:
+        return self.linearisation.encode(example)
+
+    # --- outputs ------------------------------------------------------------------------------------------
+
+    def tags(self, input: Sentence) -> Sequence[str]:
+        """The tags given with a sentence, or else those that its words suggest."""
+        return input.tags or self.tagger.tag(input.words)
+
+    def constraint(self, inputs: Sequence[Sentence], limits: Tensor) -> Constraint | None:
+        if not self.settings.constrained:
+            return None
+        choices = None
+        if self.settings.leaves == "tags":
+            choices = [self.tagger.choices(s.words, self.linearisation) for s in inputs]
+        return self.linearisation.constraint([len(s.words) for s in inputs], limits, choices)
+
+    def decode(self, ids: Sequence[int], input: Sentence) -> Parse:
+        return Parse(*self.linearisation.decode(ids, input.words, self.tags(input)))
+
+    def reference(self, example: Node) -> Parse:
+        return Parse(example)
+
+    def write(self, output: Parse) -> str:
+        return write_tree(output.tree)
+
+    def draw(self, output: Parse) -> str:
+        return draw(output.tree)
+
+    def score(self, outputs: Sequence[Parse], examples: Sequence[Node]) -> Score:
+        report = evalb.score(list(examples), [o.tree for o in outputs], self.parameters)
+        repairs = [output.repairs for output in outputs]
+        figures = report.as_dict()
+        figures["repaired"] = repair.shares(repairs)
+        name = self.summary["name"]
+        label = f"data: {name}{SYNTHETIC if name == grammar.NAME else ''}\n"
+        value = report.overall.f1
+        return Score(
+            "F1",
+            0.0 if value != value else value,
+            report.signature,
+            figures,
+            label + report.text() + repair.report(repairs) + "\n",
+        )
+
+
+SYNTHETIC = " (synthetic: written by a grammar; its F1 says nothing about a real treebank)"
+
