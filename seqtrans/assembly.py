@@ -28,7 +28,9 @@ def build_model(config: Config, registry: Registry, task: Task) -> Transducer:
     if shape.tie == "auto":
         shape = shape.model_copy(update={"tie": "all" if task.shares_vocabulary else "output"})
     if shape.tie == "all" and not task.shares_vocabulary:
-        raise DataError("model.tie=all needs a task with one vocabulary for both sides; use model.tie=output.")
+        raise DataError(
+            "model.tie=all needs a task with one vocabulary for both sides; use model.tie=output."
+        )
     torch.manual_seed(config.run.seed)
 
     def part(kind: str, *arguments: Any) -> Any:

@@ -184,10 +184,18 @@ class MultiHead(nn.Module):
             cache.forget(self.attention.reach)
         return self.join(heads)
 
-    def consult(self, x: Tensor, keys: Tensor, values: Tensor, key_mask: Tensor) -> Tensor:
+    def consult(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        key_mask: Tensor,
+        bias: Tensor | None = None,
+    ) -> Tensor:
         """Attention of ``x`` [R, T, D] over a memory: ``keys``, ``values`` [M, H, S, D/H], ``key_mask`` [M, S].
 
         R is a multiple of M: each run of R/M rows shares one row of the memory, which is never copied.
+        ``bias`` [M, H, R/M·T, S] is added to the logits.
         """
         fold = len(x) // len(keys)
         q = self.split(self.query(x))  # [R, H, T, D/H]
@@ -196,7 +204,13 @@ class MultiHead(nn.Module):
             q = q.unflatten(0, (-1, fold)).transpose(1, 2).flatten(2, 3)  # [M, H, R/M·T, D/H]
         at = torch.arange(keys.shape[2], device=x.device)
         heads = self.attention(
-            q, keys, values, query_at=at[:1].expand(q.shape[2]), key_at=at, key_mask=key_mask
+            q,
+            keys,
+            values,
+            query_at=at[:1].expand(q.shape[2]),
+            key_at=at,
+            key_mask=key_mask,
+            bias=None if bias is None else lambda *_: bias,
         )
         if fold > 1:
             heads = heads.unflatten(2, (fold, steps)).transpose(1, 2).flatten(0, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -116,12 +116,17 @@ def load_weights(folder: Path, model: nn.Module) -> None:
         value.copy_(found[name])
 
 
-def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
-    """Bring an optimiser and the progress back. Raises ``CheckpointError`` if the state is missing or damaged."""
+def read_progress(folder: Path) -> Progress:
+    """How far a training had come at a checkpoint. Raises ``CheckpointError`` if that is missing or damaged."""
     try:
-        progress = Progress(**json.loads((folder / "state/progress.json").read_text("utf-8")))
+        return Progress(**json.loads((folder / "state/progress.json").read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder} can't be resumed from: {error}.") from None
+
+
+def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
+    """Bring an optimiser and the progress back. Raises ``CheckpointError`` if the state is missing or damaged."""
+    progress = read_progress(folder)
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in read_tensors(folder / "state/optimizer.safetensors").items():
         number, name = key.split(".", 1)
@@ -133,6 +138,17 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
         )
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     return progress
+
+
+def mean(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints, summed in fp64 and given in their own type."""
+    total: dict[str, Tensor] = {}
+    kinds: dict[str, torch.dtype] = {}
+    for folder in folders:
+        for name, value in read_tensors(folder / WEIGHTS).items():
+            kinds[name] = value.dtype
+            total[name] = total[name] + value.double() if name in total else value.double()
+    return {name: (value / len(folders)).to(kinds[name]) for name, value in total.items()}
 
 
 def newest(run: Path, warn: Callable[[str], None]) -> Path | None:

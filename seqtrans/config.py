@@ -48,10 +48,12 @@ class Shape(Settings):
         True,
         description="whether a target position sees only what precedes it; no: for non-autoregressive models",
     )
-    pace: bool = Field(
-        False,
-        description="tell both stacks which unit of the shared input (word) each token belongs to; "
-        "needs a task whose vocabularies say so",
+    pace: int | None = Field(
+        None,
+        ge=1,
+        description="bias the decoder's look at the source by how many units (words) a position lies from the "
+        "next one to be consumed, told apart up to so many; not in the paper; needs a task whose vocabularies "
+        "say what a unit is",
     )
 
     @model_validator(mode="after")
@@ -257,9 +259,13 @@ class Config:
         }
 
 
-def from_json(content: object, registry: Registry, where: Path) -> Config:
-    """The config that ``as_json`` gave. Raises ``CheckpointError`` for another format, ``PluginError`` for a component
-    that is not installed here, ``SettingsError`` for a setting that has since gone.
+def from_json(
+    content: object, registry: Registry, where: Path, changes: Words | None = None
+) -> Config:
+    """The config that ``as_json`` gave, with some settings changed.
+
+    Raises ``CheckpointError`` for another format, ``PluginError`` for a component that is not installed here,
+    ``SettingsError`` for a setting that has since gone and for a change that comes too late.
     """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
@@ -272,17 +278,43 @@ def from_json(content: object, registry: Registry, where: Path) -> Config:
         words.tree.setdefault(group, {})[field or "name"] = value
     for kind in KINDS:
         try:
-            registry.get(kind, words.tree[kind]["name"])
+            registry.get(kind, str(words.tree[kind]["name"]))
         except PluginError as error:
             provider = content.get("providers", {}).get(kind, "an unknown distribution")
             raise PluginError(f"{where} needs a {kind} provided by {provider}: {error}") from None
+    if changes is not None:
+        words = change(words, changes, registry)
     return resolve(words, registry)
 
 
-def arrange(words: Words, registry: Registry) -> dict[str, Group]:
+def change(words: Words, changes: Words, registry: Registry) -> Words:
+    """The words of a run with some that may be changed when it is used: any of the decoder, late ones of the task."""
+    tree = {group: dict(values) for group, values in words.tree.items()}
+    late = registry.get("task", str(tree["task"]["name"])).settings.late
+    problems: list[Problem | str] = []
+    for group, values in changes.tree.items():
+        if values.get("name", tree[group].get("name")) != tree[group].get("name"):
+            tree[group] = {}
+        for key, value in values.items():
+            place = f"{group}.{key}"
+            if group == "task" and key not in late and key in tree[group]:
+                may = ", ".join(f"task.{name}" for name in sorted(late))
+                problems.append(
+                    Problem(
+                        changes.typed.get(place, place),
+                        f"was fixed when the run was prepared; what may change is {may or 'nothing'}",
+                    )
+                )
+            tree[group][key] = value
+    if problems:
+        raise SettingsError(*problems)
+    return Words(tree, dict(changes.typed))
+
+
+def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Problem | str]]:
     """Each group with its schema, which depends on the names chosen, and its values from all origins.
 
-    Raises ``SettingsError`` with a line for each unknown name and group.
+    Groups whose name is unknown are left out, and there is a problem for each, and for each unknown group.
     """
     tree = {group: dict(values) for group, values in words.tree.items()}
     if "name" in tree.get("run", {}):
@@ -322,22 +354,19 @@ def arrange(words: Words, registry: Registry) -> dict[str, Group]:
                 schema = ENGINE[group]
         except PluginError as error:
             problems.append(Problem(words.typed.get(f"{group}.name", group), str(error)))
-            schema, name = NoSettings, None
             if group == "task":
-                break
+                return groups, problems
+            continue
         groups[group] = Group(None if name is None else str(name), schema, usual, given)
     schemas = {group: groups[group].schema if group in groups else NoSettings for group in GROUPS}
     problems.extend(unknown_groups(words, schemas))
-    if problems:
-        raise SettingsError(*problems)
-    return groups
+    return groups, problems
 
 
 def resolve(words: Words, registry: Registry) -> Config:
     """Everything set and checked. Raises ``SettingsError`` with a line for every mistake at once."""
-    groups = arrange(words, registry)
+    groups, problems = arrange(words, registry)
     schemas = {name: group.schema for name, group in groups.items()}
-    problems: list[Problem | str] = []
     settings: dict[str, Settings] = {}
     for name, group in groups.items():
         try:
@@ -361,10 +390,10 @@ def groups(
     words: Words, registry: Registry
 ) -> list[tuple[str, type[Settings], Mapping[str, object]]]:
     """What can be set after these words: (group, schema, values that stand over the schema's defaults)."""
-    return [
-        (name, group.schema, {**group.under, **group.given})
-        for name, group in arrange(words, registry).items()
-    ]
+    groups, problems = arrange(words, registry)
+    if problems:
+        raise SettingsError(*problems)
+    return [(name, group.schema, {**group.under, **group.given}) for name, group in groups.items()]
 
 
 def packaged() -> dict[str, Path]:

@@ -192,17 +192,15 @@ def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
     return batches
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, split at LF alone; one CR before it and a BOM at the start are dropped.
+def split_lines(content: bytes, where: str) -> list[str]:
+    """The lines of UTF-8 text, split at LF alone; one CR before it and a BOM at the start are dropped.
 
-    Raises ``DataError`` if there is no such file or it isn't UTF-8.
+    Raises ``DataError`` naming ``where`` if it isn't UTF-8.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}.") from None
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: byte {error.start} can't be decoded.") from None
+        raise DataError(f"{where} is not UTF-8: byte {error.start} can't be decoded.") from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

@@ -18,6 +18,7 @@ from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.errors import DataError, SeqtransError, SettingsError
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
+from seqtrans.settings import Words
 from seqtrans.task import Score, Task
 
 TOKENS = 4096
@@ -33,13 +34,19 @@ class Evaluation:
     hypotheses: list[Hypothesis]
 
 
-def load(run: str | Path, step: str | int = "best", device: str | None = None) -> Engine:
+def load(
+    run: str | Path,
+    step: str | int = "best",
+    device: str | None = None,
+    changes: Words | None = None,
+) -> Engine:
     """Load a run folder for use: nothing else is needed, neither the command line nor the raw data.
 
     Args:
         run: the run folder.
         step: ``"best"`` by validation (the newest if there was none), ``"last"``, ``"average"``, or a step's number.
         device: where to compute; by default on a GPU if there is one.
+        changes: settings of the decoder, and ``late`` ones of the task, that go over the run's.
 
     Raises:
         CheckpointError: there is no such run or step, or it is damaged.
@@ -48,7 +55,7 @@ def load(run: str | Path, step: str | int = "best", device: str | None = None) -
     folder = Path(run)
     weights = checkpoint.choose(folder, step)
     names = registry()
-    config = from_json(read_json(folder / "config.json"), names, folder / "config.json")
+    config = from_json(read_json(folder / "config.json"), names, folder / "config.json", changes)
     task = assembly.build_task(config, names)
     task.open(folder / "task")
     model = assembly.build_model(config, names, task)
@@ -133,9 +140,7 @@ class Engine:
         examples = self.task.examples(split)
         search = self.decoder(decoder, **settings)
         inputs = [self.task.input(example) for example in examples]
-        found = decode(
-            self.model, self.task, search, inputs, range(len(inputs)), progress=progress
-        )
+        found = decode(self.model, self.task, search, inputs, range(len(inputs)), progress=progress)
         best = [found[number][0] for number in range(len(inputs))]
         outputs = [self.task.decode(h.ids, i) for h, i in zip(best, inputs, strict=True)]
         return Evaluation(self.task.score(outputs, examples), outputs, best)

@@ -16,7 +16,9 @@ class EvaluateSettings(Settings):
 
     run: Path = Field(description="the run folder")
     split: str = Field("dev", description="which split of the run's data: train, dev or test")
-    step: str = Field("best", description="the checkpoint: best, last, average, or an update's number")
+    step: str = Field(
+        "best", description="the checkpoint: best, last, average, or an update's number"
+    )
     output: Path | None = Field(
         None, description="write the outputs here, one a line, in the order of the data"
     )
@@ -36,18 +38,20 @@ def main(argv: list[str]) -> int:
     """
     from seqtrans.reuse import read_command
 
-    settings, overrides = read_command(argv, EvaluateSettings, "evaluate")
+    settings, changes = read_command(argv, EvaluateSettings)
     import json
 
     from seqtrans.engine import load
     from seqtrans.files import write_whole
     from seqtrans.reporting import counting
 
-    engine = load(settings.run, settings.step, overrides=overrides)
+    engine = load(settings.run, settings.step, changes=changes)
     total = len(engine.task.examples(settings.split))
     began = time.monotonic()
     with counting(f"decoding {settings.split}", total) as bar:
-        evaluation = engine.evaluate(settings.split, progress=lambda n: bar.advance(bar.task_ids[0], n))
+        evaluation = engine.evaluate(
+            settings.split, progress=lambda n: bar.advance(bar.task_ids[0], n)
+        )
     seconds = time.monotonic() - began
     score = evaluation.score
     if settings.output is not None:

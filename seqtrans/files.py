@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from seqtrans.errors import SeqtransError
 
@@ -54,6 +55,21 @@ def write_whole(path: Path, content: str | bytes) -> None:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+            sync(temporary)
+            temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[TextIO]:
+    """A text file to write to, which appears under its name only if the block ends well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                yield file
             sync(temporary)
             temporary.rename(path)
     finally:

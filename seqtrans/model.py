@@ -54,6 +54,24 @@ class FeedForward(nn.Module):
         return self.output(self.dropout(F.relu(self.inner(x))))  # type: ignore[no-any-return]
 
 
+class Pace(nn.Module):
+    """A bias on the look at the memory by how many units of the shared input a key lies from where the target stands.
+
+    Not in the paper. It is learned for each head and offset within ±``reach``, as relative positions are by Raffel
+    et al. (2020), but along the units (words) that both sides share; it begins by favouring the unit that is next.
+    """
+
+    def __init__(self, heads: int, reach: int) -> None:
+        super().__init__()
+        table = torch.zeros(2 * reach + 1, heads)
+        table[reach] = 3.0
+        self.table = nn.Parameter(table)
+
+    def forward(self, offsets: Tensor) -> Tensor:
+        """``offsets`` [M, T', S], counted from 0, to a bias [M, H, T', S]."""
+        return F.embedding(offsets, self.table).movedim(-1, 1)
+
+
 class Layer(nn.Module):
     """One layer of either stack: self-attention, in the decoder a look at the memory, feed-forward (section 3.1)."""
 
@@ -68,6 +86,9 @@ class Layer(nn.Module):
         self.attention, self.attention_sublayer = heads(attention), Sublayer(shape)
         self.cross = heads(cross) if cross is not None else None
         self.cross_sublayer = Sublayer(shape) if cross is not None else None
+        self.pace = None
+        if cross is not None and shape.pace is not None:
+            self.pace = Pace(shape.heads, shape.pace)
         self.feed_forward, self.feed_forward_sublayer = FeedForward(shape), Sublayer(shape)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -81,15 +102,24 @@ class Layer(nn.Module):
         return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
 
     def decode(
-        self, x: Tensor, at: Tensor, scheme: PositionScheme, causal: bool, past: LayerState
+        self,
+        x: Tensor,
+        at: Tensor,
+        scheme: PositionScheme,
+        causal: bool,
+        past: LayerState,
+        offsets: Tensor | None,
     ) -> Tensor:
         """``x`` [R, T, D], after whatever ``past`` has already seen; ``past`` grows by it."""
         assert self.cross is not None and self.cross_sublayer is not None
         cross = self.cross
+        bias = self.pace(offsets) if self.pace is not None else None
         x = self.attention_sublayer(
             x, lambda x: self.attention.look(x, at, scheme, causal=causal, cache=past.cache)
         )
-        x = self.cross_sublayer(x, lambda x: cross.consult(x, past.keys, past.values, past.mask))
+        x = self.cross_sublayer(
+            x, lambda x: cross.consult(x, past.keys, past.values, past.mask, bias)
+        )
         return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
@@ -131,6 +161,8 @@ class State:
     """How many target tokens each row has read."""
     units: Tensor | None = None
     """[R]: how many units of the shared input each row has consumed; only with ``model.pace``."""
+    memory_units: Tensor | None = None
+    """[M, S]: which unit each memory position belongs to."""
 
     def select(self, rows: Tensor) -> State:
         """The state of ``rows`` [R'], in that order, each as often as named. The memory is copied only if it must be."""
@@ -157,6 +189,9 @@ class State:
             rows=len(rows),
             length=self.length,
             units=None if self.units is None else self.units[rows],
+            memory_units=self.memory_units
+            if same or self.memory_units is None
+            else self.memory_units[sentences],
         )
 
 
@@ -189,13 +224,9 @@ class Transducer(nn.Module):
         )
         if self.projection is not None:
             nn.init.xavier_uniform_(self.projection.weight)
-        if shape.pace:
+        if shape.pace is not None:
             self.register_buffer("source_paces", paces(source_vocabulary), persistent=False)
             self.register_buffer("target_paces", paces(vocabulary), persistent=False)
-            for layer in self.decoder.layers:
-                # Equal codes find each other from the first update on.
-                with torch.no_grad():
-                    layer.cross.key.weight.copy_(layer.cross.query.weight)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read ``source`` [B, S] or [B, S, ...], real where ``mask`` [B, S] is True, padded on the right.
@@ -204,8 +235,6 @@ class Transducer(nn.Module):
         """
         x, mask_out = self.source(source, mask)
         check_length(x.shape[1], self.encoder.position, "source")
-        if self.shape.pace:
-            x = x + pace_code(self.source_paces[source].cumsum(1) - 1, self.shape.width)
         at = torch.arange(x.shape[1], device=x.device)
         x = self.encoder.enter(x, at)
         for layer in self.encoder.layers:
@@ -215,8 +244,11 @@ class Transducer(nn.Module):
         for layer in self.decoder.layers:
             keys, values = layer.cross.keys_values(memory)
             layers.append(LayerState(keys, values, mask_out, KeyValueCache()))
-        units = torch.zeros(len(x), dtype=torch.long, device=x.device) if self.shape.pace else None
-        return State(layers, rows=len(x), units=units)
+        state = State(layers, rows=len(x))
+        if self.shape.pace is not None:
+            state.units = torch.zeros(len(x), dtype=torch.long, device=x.device)
+            state.memory_units = self.source_paces[source].cumsum(1) - 1
+        return state
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """Read ``tokens`` [R, T] after all that ``state`` has read, and give logits [R, T, V] for what follows each.
@@ -226,17 +258,27 @@ class Transducer(nn.Module):
         steps = tokens.shape[1]
         check_length(state.length + steps, self.decoder.position, "target")
         x = self.embedding(tokens) * self.shape.width**0.5  # section 3.4
-        if state.units is not None:
-            units = state.units[:, None] + self.target_paces[tokens].cumsum(1)
-            state.units = units[:, -1]
-            x = x + pace_code(units, self.shape.width)
+        offsets = self.offsets(tokens, state)
         at = torch.arange(state.length, state.length + steps, device=tokens.device)
         x = self.decoder.enter(x, at)
         for layer, past in zip(self.decoder.layers, state.layers, strict=True):
-            x = layer.decode(x, at, self.decoder.position, self.shape.causal, past)
+            x = layer.decode(x, at, self.decoder.position, self.shape.causal, past, offsets)
         state.length += steps
         x = self.decoder.norm(x)
         return F.linear(x, self.embedding.weight) if self.projection is None else self.projection(x)
+
+    def offsets(self, tokens: Tensor, state: State) -> Tensor | None:
+        """[M, R/M·T, S]: how many units each memory position lies ahead of where each token stands, within ±pace,
+        counted from 0; ``None`` without ``model.pace``. Moves ``state.units`` on.
+        """
+        reach = self.shape.pace
+        if reach is None or state.units is None or state.memory_units is None:
+            return None
+        units = state.units[:, None] + self.target_paces[tokens].cumsum(1)  # [R, T]
+        state.units = units[:, -1]
+        units = units.view(len(state.memory_units), -1)
+        ahead = state.memory_units[:, None, :] - units[:, :, None]
+        return ahead.clamp(-reach, reach) + reach
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
         """Teacher forcing: logits [B, T, V] for what follows each prefix of ``target`` [B, T]."""
@@ -261,17 +303,6 @@ def paces(vocabulary: Vocabulary | None) -> Tensor:
             "model.pace=true needs a task whose vocabularies both say which symbols keep pace."
         )
     return torch.tensor(vocabulary.paces, dtype=torch.long)
-
-
-def pace_code(units: Tensor, width: int) -> Tensor:
-    """Codes [..., D] of unit numbers, each of norm √D, nearly orthogonal to those of all other units.
-
-    Sines and cosines as of positions, but with frequencies spread evenly between 0 and π (by the golden ratio):
-    sinusoids of section 3.5 are alike for neighbours, these tell neighbours apart.
-    """
-    pairs = torch.arange(1, width // 2 + 1, device=units.device, dtype=torch.float32)
-    angles = units.to(torch.float32).unsqueeze(-1) * (torch.pi * (pairs * 0.6180339887).frac())
-    return 2**0.5 * torch.cat([angles.sin(), angles.cos()], -1)
 
 
 def check_length(length: int, scheme: PositionScheme, side: str) -> None:

@@ -11,9 +11,13 @@ if TYPE_CHECKING:
     from seqtrans.config import Config
     from seqtrans.plugins import Registry
 
-FREE = ("run.folder", "run.threads", "run.name", "training.steps", "training.patience")
 FREE_GROUPS = ("decoder",)
-FREE_TRAINING = (
+FREE = (
+    "run.folder",
+    "run.threads",
+    "training",
+    "training.steps",
+    "training.patience",
     "training.keep",
     "training.log_every",
     "training.validate_every",
@@ -43,11 +47,12 @@ def prepare(config: Config, registry: Registry) -> None:
         different = [
             f"{key}: is {before.get(key)!r} in {path} and {now.get(key)!r} now"
             for key in sorted(before.keys() | now.keys())
-            if before.get(key) != now.get(key) and not free(key)
+            if before.get(key) != now.get(key) and not free(key, config.settings["task"].late)
         ]
         if different:
             raise SettingsError(
-                *different, f"{folder} is a run of other settings; choose another folder by run=FOLDER."
+                *different,
+                f"{folder} is a run of other settings; choose another folder by run=FOLDER.",
             )
     write_whole(path, json.dumps(config.as_json(registry), indent=1))
     if not (folder / "task").is_dir() or damage(folder / "task"):
@@ -56,9 +61,10 @@ def prepare(config: Config, registry: Registry) -> None:
             task.prepare(temporary)
 
 
-def free(key: str) -> bool:
-    """Whether a setting may change when a run goes on."""
-    return key in FREE or key in FREE_TRAINING or key.partition(".")[0] in FREE_GROUPS
+def free(key: str, late: frozenset[str]) -> bool:
+    """Whether a setting may change when a run goes on; ``late`` are those of its task."""
+    group, _, field = key.partition(".")
+    return key in FREE or group in FREE_GROUPS or (group == "task" and field in late)
 
 
 def main(argv: list[str]) -> int:

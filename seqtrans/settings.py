@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pydantic
 from pydantic.fields import FieldInfo
@@ -56,6 +56,9 @@ class Settings(pydantic.BaseModel):
     ValueError of one sentence.
     """
 
+    late: ClassVar[frozenset[str]] = frozenset()
+    """The settings that only matter in use: they may change after a run was prepared and trained."""
+
     model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=()
     )
@@ -95,7 +98,7 @@ def fill(
     Args:
         schema: what the group's settings are.
         values: text as typed, or values as JSON has them; what is missing takes its default.
-        prefix: the group, such as ``training``.
+        prefix: the group, such as ``training``; empty for settings that stand in none.
         typed: how each ``group.key`` was written, as in `Words`.
         owner: who has these settings, if that is a component, such as ``beam``.
         schemas: all groups, so that a setting in the wrong group is told the right one.
@@ -117,7 +120,7 @@ def fill(
 
     problems: list[Problem] = []
     for key, details in wrong.items():
-        place = f"{prefix}.{key}" if key else prefix
+        place = full_name(prefix, key)
         found = {detail["type"] for detail in details}
         if found & {"value_error", "assertion_error"}:
             message = str(details[0]["ctx"]["error"])
@@ -129,6 +132,11 @@ def fill(
             message = f"must be {required(fields[key], found)}, not {written(values[key])!r}"
         problems.append(Problem(typed.get(place, place), message))
     raise SettingsError(*problems)
+
+
+def full_name(prefix: str, key: str) -> str:
+    """``prefix.key``, or the one that is not empty."""
+    return f"{prefix}.{key}" if prefix and key else prefix or key
 
 
 def required(info: FieldInfo, found: set[str]) -> str:
@@ -149,7 +157,7 @@ def meant(
     if elsewhere := having(key, schemas):
         return f"; did you mean {' or '.join(elsewhere)}?"
     if near := nearest(key, schema.model_fields):
-        return f"; did you mean {prefix}.{near}?"
+        return f"; did you mean {full_name(prefix, near)}?"
     if schema.model_fields:
         return f"; {owner or prefix} has {', '.join(schema.model_fields)}"
     return f"; {owner or prefix} has no settings"
@@ -204,7 +212,7 @@ def describe(
     """All settings of a group, with the ``defaults`` of a preset or task over the schema's own."""
     return [
         Setting(
-            key=f"{prefix}.{name}",
+            key=full_name(prefix, name),
             type=in_words(info.annotation),
             default=default(info, defaults.get(name, info)),
             limits=limits(info),

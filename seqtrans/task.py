@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from seqtrans.errors import DataError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -143,6 +145,10 @@ class Task(ABC):
     def draw(self, output: Any) -> str:
         """The output drawn for a terminal."""
         return self.write(output)
+
+    def picture(self, output: Any) -> str:
+        """The output as SVG. Raises ``DataError`` if the task draws none."""
+        raise DataError(f"{type(self).__name__} draws no pictures.")
 
     def describe(self) -> Iterable[str]:
         """Lines that say what was prepared: sizes, counts, what was dropped and why."""

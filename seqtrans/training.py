@@ -93,7 +93,9 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SeqtransError(f"another process is training in {folder}; choose another run=FOLDER.") from None
+            raise SeqtransError(
+                f"another process is training in {folder}; choose another run=FOLDER."
+            ) from None
         yield
 
 
@@ -331,7 +333,9 @@ class Training:
         scores = checkpoint.read_validations(self.folder)
         self.validations = {s: v for s, v in scores.items() if s <= progress.step}
         self.began = time.monotonic() - progress.seconds
-        self.reporter.say(f"going on from {folder}, update {progress.step} of {self.settings.steps}.")
+        self.reporter.say(
+            f"going on from {folder}, update {progress.step} of {self.settings.steps}."
+        )
 
     def inner_optimizer(self) -> torch.optim.Optimizer:
         """The optimiser inside Accelerate's wrapper."""
@@ -400,7 +404,9 @@ class Training:
         for number in range(min(SHOWN, len(self.dev))):
             output = self.task.decode(found[number].ids, self.inputs[number])
             self.reporter.say(f"  output     {self.task.write(output)}")
-            self.reporter.say(f"  reference  {self.task.write(self.task.reference(self.dev[number]))}")
+            self.reporter.say(
+                f"  reference  {self.task.write(self.task.reference(self.dev[number]))}"
+            )
 
     def decode_dev(self) -> dict[int, Hypothesis]:
         """The best hypothesis for each dev example, by its number; each process decodes its share."""
@@ -516,5 +522,3 @@ def run(config: Config, registry: Registry) -> int:
             accelerator.end_training()
             if accelerator.num_processes > 1 and torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
-
-

@@ -7,7 +7,7 @@ are read without YAML's guesses (``no``, ``012`` and ``1e-3`` stay as they are w
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -193,6 +193,6 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
-def there_are(words: Iterable[str]) -> str:
+def there_are(words: Collection[str]) -> str:
     """``there are: a, b``."""
     return f"there are: {', '.join(words)}" if words else "there are none"

@@ -1,4 +1,4 @@
-"""The constraint lets out exactly the linearisations of trees, within the limit, whatever is chosen."""
+"""The constraint lets out exactly the linearisations of trees, and keeps within the limit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from seqtrans_tasks.parsing.constraint import TreeConstraint
 from seqtrans_tasks.parsing.linear import EOS, PAD, Linearisation
 from seqtrans_tasks.parsing.tree import Leaf, Node, Tree
@@ -23,7 +24,7 @@ FORMS = [
 
 @dataclass
 class Twin:
-    """One row in plain lists: the tree is built as the symbols come, and every rule is read off it."""
+    """One row in plain lists, with every rule read off what is open and what was written."""
 
     linearisation: Linearisation
     left: int
@@ -37,7 +38,7 @@ class Twin:
         self.words = self.left
         self.limit = max(self.limit, self.words + 3 if self.words > 1 else 2)
         symbols = self.linearisation.symbols
-        self.named = {at: symbol for at, symbol in enumerate(symbols, start=3)}
+        self.named = dict(enumerate(symbols, start=3))
 
     def allowed(self) -> set[int]:
         if EOS in self.written:
@@ -94,7 +95,7 @@ class Twin:
                 return False
             if brackets and deep:
                 return self.left > self._kept_for_top()
-            return bool(deep) or not self.written and (self.words == 1 or not brackets)
+            return bool(deep) or (not self.written and (self.words == 1 or not brackets))
         if symbol.kind == "closing":
             if not deep:
                 return False
@@ -113,7 +114,8 @@ class Twin:
         if symbol.name == "TOP" and (deep or self.left == 0 or (brackets and self.words == 1)):
             return False
         if brackets:
-            run = len(self.written) - sum(1 for _ in self._until_other())
+            kinds = [self.named[earlier].kind for earlier in self.written]
+            run = sum(1 for _ in itertools.takewhile("opening".__eq__, reversed(kinds)))
             return (
                 self.left > self._kept_for_top()
                 and run < self.linearisation.cap
@@ -127,13 +129,6 @@ class Twin:
         if self.left == 0 and chain >= self.linearisation.cap:
             return False
         return self._fits(self.left + deep + 2)
-
-    def _until_other(self) -> Iterator[int]:
-        """What was written before the openings at the end."""
-        kinds = [self.named[at].kind for at in self.written]
-        while kinds and kinds[-1] == "opening":
-            kinds.pop()
-        yield from range(len(kinds))
 
     def _kept_for_top(self) -> int:
         return int(bool(self.open) and self.open[0][0] == "TOP" and self.open[0][1] == 0)
@@ -163,16 +158,15 @@ def complete_sequences(constraint: TreeConstraint) -> list[tuple[int, ...]]:
 def forests(words: int, trees: Any) -> Iterator[tuple[Any, ...]]:
     """Every sequence of two or more trees over the words."""
     for first in range(1, words):
-        for rest in (words - first,):
-            for head in trees(first):
-                for tail in trees(rest):
-                    yield (head, tail)
-                for tails in forests(rest, trees):
-                    yield (head, *tails)
+        for head in trees(first):
+            for tail in trees(words - first):
+                yield (head, tail)
+            for tails in forests(words - first, trees):
+                yield (head, *tails)
 
 
 def all_trees(words: int, labels: Sequence[str], chain: int) -> Iterator[Any]:
-    """Every tree as nested tuples, (label, children...) or a leaf, with unary chains of at most ``chain``."""
+    """Every tree with unary chains of at most ``chain``, as nested tuples (label, children...)."""
     cores: list[Any] = []
     if words == 1:
         cores.append("w")
@@ -204,7 +198,7 @@ def longest_run(ids: Sequence[int], openings: range) -> int:
 
 
 def expected(form: Linearisation, words: int, limit: int) -> set[tuple[int, ...]]:
-    """The encodings of all trees over the words: under TOP, or rooted in TOP over several children."""
+    """The encodings of all trees over the words, also those that TOP has several children in."""
     labels = [label for label in form.labels if label != "TOP"]
     trees = [grown(tree) for tree in all_trees(words, labels, form.cap)]
     trees = [tree for tree in trees if words == 1 or isinstance(tree, Tree)]
@@ -314,25 +308,21 @@ def test_select_gives_independent_rows(kind: Any, closings: Any) -> None:
 
 
 def treebank(seed: int, trees: int) -> list[Tree]:
-    """Random trees with long unary chains, left branching, and roots of several kinds."""
+    """Random trees with long unary chains, left branching, and roots of one or several children."""
     dice = random.Random(seed)
 
-    def below(words: int, chain: int) -> Node:
-        if words == 1 and dice.random() < 0.5:
-            return Leaf(dice.choice([",", "N", "V"]), "w")
-        parts = []
-        while words:
-            part = dice.randint(1, words)
-            parts.append(part)
-            words -= part
-        if len(parts) == 1 and (chain == 4 or parts == [1]):
-            parts = [1] * parts[0]
-            return Tree(dice.choice("ABS"), [Leaf("N", "w") for _ in parts])
-        chain = chain + 1 if len(parts) == 1 else 0
-        return Tree(dice.choice("ABS"), [below(part, chain) for part in parts])
+    def below(words: int) -> Node:
+        if words == 1:
+            node: Node = Leaf(dice.choice([",", "N", "V"]), "w")
+        else:
+            first = dice.randint(1, words - 1)
+            node = Tree(dice.choice("ABS"), [below(first), below(words - first)])
+        for _ in range(dice.choice([0, 0, 0, 1, 2, 5])):
+            node = Tree(dice.choice("ABS"), [node])
+        return node
 
     return [
-        Tree("TOP", [below(dice.randint(1, 9), 0) for _ in range(dice.choice([1, 1, 1, 2, 3]))])
+        Tree("TOP", [below(dice.randint(1, 9)) for _ in range(dice.choice([1, 1, 1, 2, 3]))])
         for _ in range(trees)
     ]
 

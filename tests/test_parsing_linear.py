@@ -102,7 +102,7 @@ def test_top_is_elided_over_one_child(text: str, brackets: str, in_order: str) -
     assert symbols(Linearisation.learn([tree], kind="inorder"), tree) == in_order
 
 
-@every_form
+@pytest.mark.parametrize("form", FORMS[1::2], ids=lambda form: "-".join(form.values()))
 def test_a_tree_of_100_000_levels_comes_back(form: dict[str, Any]) -> None:
     tree: Node = Leaf("NN", "heron")
     for level in range(100_000):
@@ -115,7 +115,7 @@ def test_a_tree_of_100_000_levels_comes_back(form: dict[str, Any]) -> None:
 def test_ids_are_the_specials_then_sorted_leaves_openings_and_closings() -> None:
     form = Linearisation.learn([read_tree(HERON), read_tree("(TOP (X (A a)))")], leaves="tags")
     found = [str(symbol) for symbol in form.symbols]
-    assert found == [*". A DT NN VBD".split(), *"(NP (S (VP (X".split(), *")NP )S )VP )X".split()]
+    assert " ".join(found) == ". A DT NN VBD (NP (S (VP (X )NP )S )VP )X"
     assert form.ids == {symbol: at + 3 for at, symbol in enumerate(form.symbols)}
     assert (PAD, BOS, EOS) == (0, 1, 2)
     assert (form.leaf_ids, form.opening_ids, form.closing_ids) == (

@@ -166,7 +166,7 @@ def test_the_examples_use_every_rule() -> None:
 
 FORMS: list[Any] = [
     Linearisation(kind, closings, leaves, ("NP", "S", "TOP"), (",", "N") * (leaves == "tags"), 3)
-    for kind in ("brackets", "inorder")  # type: ignore[attr-defined]
+    for kind in ("brackets", "inorder")
     for closings in ("labelled", "bare")
     for leaves in ("words", "tags")
 ]

@@ -15,7 +15,7 @@ def seqtrans_tasks() -> list[Component]:
             settings=ParsingSettings,
             summary="constituency parsing: words to a tree over them (section 6.3)",
             defaults={
-                "model": {"name": "tiny", "pace": True},
+                "model": {"name": "tiny", "pace": 8},
                 "training": {"name": "tiny"},
                 "data": {"tokens": 2500},
                 "decoder": {"name": "beam", "alpha": 0.3, "extra": 300},

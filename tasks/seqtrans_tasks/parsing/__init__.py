@@ -19,6 +19,8 @@ from seqtrans.settings import Settings
 class ParsingSettings(Settings):
     """The treebank, its preparation, the linearisation and the score."""
 
+    late = frozenset({"input", "constrained", "parameters"})
+
     treebank: Path | None = Field(
         None,
         description="a folder of trees (.mrg, .tree, ... also .gz), searched at every depth, with LDC "
@@ -28,7 +30,8 @@ class ParsingSettings(Settings):
     dev_sections: str = Field("22", description="sections to validate on")
     test_sections: str = Field("23", description="sections to test on")
     train_list: Path | None = Field(
-        None, description="instead of sections: a text file that names one file of the treebank a line"
+        None,
+        description="instead of sections: a text file that names one file of the treebank a line",
     )
     dev_list: Path | None = Field(None, description="the same for dev")
     test_list: Path | None = Field(None, description="the same for test")
@@ -63,7 +66,7 @@ class ParsingSettings(Settings):
         "labelled", description="whether a closing repeats its constituent's label"
     )
     leaves: Literal["words", "tags"] = Field(
-        "words",
+        "tags",
         description="each word as one and the same symbol (Vinyals et al.), or as its part-of-speech tag, "
         "which the model then predicts",
     )
@@ -92,7 +95,8 @@ class ParsingSettings(Settings):
         "words with their tags as word/TAG",
     )
     constrained: bool = Field(
-        True, description="let decoders write only trees over the given words; no: mend what they write"
+        True,
+        description="let decoders write only trees over the given words; no: mend what they write",
     )
     parameters: str = Field(
         "COLLINS", description="EVALB's parameters: COLLINS, NEW, or the path of a .prm file"
@@ -103,7 +107,9 @@ class ParsingSettings(Settings):
         lists = (self.train_list, self.dev_list, self.test_list)
         paths = (self.train, self.dev, self.test)
         if any(lists) and not self.treebank:
-            raise ValueError("task.train_list and its like name files of a treebank; give task.treebank too")
+            raise ValueError(
+                "task.train_list and its like name files of a treebank; give task.treebank too"
+            )
         if any(paths) and self.treebank:
             raise ValueError("give either task.treebank or task.train, task.dev and task.test")
         if any(lists) and not all(lists[:2]):

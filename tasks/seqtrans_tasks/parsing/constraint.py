@@ -1,19 +1,20 @@
-"""Which symbols may come next, so that every output is the linearisation of one tree over all the words.
+"""Which symbols may come next, so that every output is the linearisation of a tree over its words.
 
-With n words to cover, both linearisations let a leaf in while words are left and a constituent is open
-(a lone word may stand by itself), and end when nothing is open and no word is left. Besides:
+Both linearisations let a leaf in while words are left and a constituent is open (a lone word may
+stand by itself), and end when nothing is open and no word is left. Besides:
 
-- *brackets*: an opening needs a word left to put inside; a closing needs a leaf inside, and the root
-  closes only over all the words. At most ``cap`` openings follow each other.
+- *brackets*: an opening needs a word left to put inside; a closing needs a leaf inside, and the
+  root closes only over all the words. At most ``cap`` openings follow each other.
 - *in-order*: the first leaf stands by itself. An opening takes the node just completed as its first
   child, so none follows another opening; with no words left it begins a unary constituent. At most
-  ``cap`` unary constituents lie on one another. If the outermost closes before the last word, another
-  must open around it.
-- TOP is only the outermost constituent, and only over two or more children: otherwise it is elided.
-- a constituent costs two symbols, so a limit is a number of constituents that may still open. None
-  opens beyond it, and in-order keeps one back while the rest still needs a constituent around it.
+  ``cap`` unary constituents lie on one another. If the outermost closes before the last word,
+  another must open around it.
+- TOP is only the outermost constituent, and only over two or more children, since over one it is
+  elided.
+- A constituent costs two symbols, so a limit is a number of constituents that may still open. None
+  opens beyond it, and in-order keeps one back while what is complete must still be put under it.
 
-A finished row allows pad and nothing else.
+A finished row allows pad and nothing else; it may be advanced with pad or eos.
 
 All rows move at once: the state is a matrix with a few numbers for each row, and
 each symbol is an affine map of them.
@@ -58,13 +59,13 @@ KINDS = 64
 class TreeConstraint(Constraint):
     """The constraint of a linearisation, for rows that begin as sentences of ``word_counts`` words.
 
-    ``limits`` [R] are the symbols each may have, eos included. Every sentence has a tree within n + 3
-    symbols (a lone word within 2); a smaller limit is taken as that, so it will be overrun rather than
-    leave a row with nothing allowed. Every row allows something at every step. A sentence
-    without words allows eos alone.
+    ``limits`` [R] are the symbols each may have, eos included. n words have a tree within n + 3
+    symbols (a lone word within 2). A smaller limit is taken as that: it is overrun, rather than
+    leave a row with nothing allowed. Every row allows something at every step. A sentence without
+    words allows eos alone.
 
-    ``choices``, one [n, V] bool tensor a sentence, say which leaf symbols may stand for each word; what
-    they say of other symbols is ignored. A word without any choice has them all.
+    ``choices``, one [n, V] bool tensor a sentence, say which leaf symbols may stand for each word;
+    what they say of other symbols is ignored. A word without any choice has all leaf symbols.
     Everything lives on the device of ``limits``.
     """
 
@@ -105,7 +106,7 @@ class TreeConstraint(Constraint):
 
         self._choices: Tensor | None = None  # [all words, V], shared by all rows
         if choices is not None and sum(word_counts) > 0:
-            table = torch.cat(list(choices)).to(device=device, dtype=torch.bool, copy=True)
+            table = torch.cat(list(choices)).to(device=device, dtype=torch.bool)
             leaves = table[:, self._leaves]
             leaves |= ~leaves.any(dim=1, keepdim=True)
             table[:, : self._leaves.start] = True
@@ -132,15 +133,15 @@ class TreeConstraint(Constraint):
             opening = usable & (room > 0) & (opened < self._cap)
             closing = inside & (opened == 0) & ((depth > 1) | ~some_left)
 
-        code = ENDING * ~(inside | some_left)
-        code.add_(leaf, alpha=LEAF)
-        code.add_(opening, alpha=OPENING)
-        code.add_(ended, alpha=FINISHED)
+        kinds = {LEAF: leaf, OPENING: opening, FINISHED: ended > 0}
         if self._top is not None:
-            code.add_(opening & ~inside & (left > (0 if self._in_order else 1)), alpha=TOPMOST)
+            kinds[TOPMOST] = opening & ~inside & (left > (0 if self._in_order else 1))
         if not self._labelled:
-            code.add_(closing, alpha=CLOSING)
-        allowed = self._patterns.index_select(0, code)
+            kinds[CLOSING] = closing
+        code = (~(inside | some_left)).view(torch.uint8) * ENDING
+        for bit, kind in kinds.items():
+            code.add_(kind.view(torch.uint8), alpha=bit)
+        allowed = self._patterns.index_select(0, code.int())
 
         if self._labelled:
             innermost = self._stack.gather(1, (depth - 1).clamp_(min=0)[:, None])
@@ -170,7 +171,7 @@ class TreeConstraint(Constraint):
         return selected
 
     def _deepen(self) -> None:
-        """Hold one more open constituent in every row. Depths are measured only when it seems full."""
+        """Hold one more open constituent. Depths are measured only when the stack seems full."""
         width = self._stack.shape[1]
         self._deepest += 1
         if self._deepest < width or not len(self._stack):
@@ -195,7 +196,7 @@ class TreeConstraint(Constraint):
         return patterns
 
     def _make_closings(self) -> Tensor:
-        """The closing of each opening, [V]; for other symbols, which write beyond the depth, any closing."""
+        """The closing of each opening, [V]; any for other symbols, which write beyond the depth."""
         narrow = self._vocabulary.size <= torch.iinfo(torch.int16).max
         closings = torch.full(
             (self._vocabulary.size,),

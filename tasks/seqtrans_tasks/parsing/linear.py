@@ -7,12 +7,12 @@ Two linearisations of ``(TOP (S (NP (DT The) (NN heron)) (VP (VBD slept)) (. .))
   before its parent's opening, ``XX (NP XX )NP (S XX (VP )VP XX )S``.
 
 Closings are ``labelled``, or ``bare``: one symbol ``)`` closes whatever is innermost. Leaves are
-``words``, each the one symbol ``XX``, or ``tags``, each its part-of-speech tag. Words themselves are
-never symbols.
+``words``, each the one symbol ``XX``, or ``tags``, each its part-of-speech tag. Words themselves
+are never symbols.
 
-The root TOP is elided if it has exactly one child, unless that is a TOP again; ``(TOP (UH Yes))`` is
-one leaf. Otherwise it is written like any constituent. Decoding puts TOP around every root that isn't
-TOP, so a tree rooted in TOP comes back as it was, and any other comes back under a TOP.
+The root TOP is elided if it has exactly one child, unless that is a TOP again: ``(TOP (UH Yes))``
+is one leaf. Otherwise it is written like any constituent. Decoding puts TOP around every root that
+isn't TOP, so a tree rooted in TOP comes back as it was, and any other comes back under a TOP.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SHORTEST_CAP = 3
 
 
 class Symbol(NamedTuple):
-    """A leaf, an opening or a closing, with its tag or label: ``None`` for a word and a bare closing."""
+    """A leaf, an opening or a closing, with its tag or label; a word or a bare closing has none."""
 
     kind: Literal["leaf", "opening", "closing"]
     name: str | None
@@ -142,7 +142,7 @@ class Linearisation:
         return range(self.opening_ids.stop, FIRST + len(self.symbols))
 
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the outputs; exactly the leaf symbols pace, as each consumes one word."""
+        """The vocabulary of the outputs. Leaf symbols pace, since each consumes one word."""
         size = FIRST + len(self.symbols)
         paces = tuple(at in self.leaf_ids for at in range(size))
         return Vocabulary(size, pad=PAD, bos=BOS, eos=EOS, paces=paces)
@@ -187,7 +187,7 @@ class Linearisation:
     def decode(
         self, ids: Sequence[int], words: Sequence[str], tags: Sequence[str] | None = None
     ) -> tuple[Tree, Counter[str]]:
-        """The tree over exactly ``words`` for any ids, and how often each rule of `repair` was needed.
+        """The tree over exactly ``words`` for any ids, and how often `mend` needed each rule.
 
         A leading bos, everything from the first eos on, and pads at the end are no symbols and need
         no repair. ``tags``, one a word, are for leaves whose symbol names no tag: all of them if

@@ -1,31 +1,31 @@
-"""How any sequence of symbols becomes a tree over exactly the input's words, and which rules it took.
+"""How any symbols become a tree over exactly the input's words, and which rules it took.
 
-Vinyals et al. (2015) "simply add brackets to either the beginning or the end of the tree"; nothing is
-said there of a wrong number of leaves. The rules here always give a tree, and no sentence is ever
-dropped: EVALB leaves erroneous sentences out of its totals, so dropping hard ones would raise F1.
-They apply in this order, each under the name by which it is counted:
+Vinyals et al. (2015) "simply add brackets to either the beginning or the end of the tree"; nothing
+is said there of a wrong number of leaves. The rules here always give a tree, and no sentence is
+ever dropped: EVALB leaves erroneous sentences out of its totals, so dropping hard ones would raise
+F1. They apply in this order, each counted under its name:
 
 1. *unknown symbol*: what is no symbol of the vocabulary is dropped.
 2. *stray closing*: a closing with no open constituent is dropped.
    *mismatched closing*: a closing with another label than the innermost open constituent closes the
-   nearest open one of its label, and those inside that; if there is none, it closes the innermost one
-   under its own label. (Bare closings cannot mismatch.)
+   nearest open one of its label, and those inside that; if there is none, it closes the innermost
+   one under its own label. (Bare closings cannot mismatch.)
 3. *surplus leaf*: leaves beyond the last word are dropped.
-4. *missing leaf*: words without a leaf are attached to the innermost open constituent, or if none is
-   open to the root, or if there is no single root to the wrapper of rule 7.
-5. *empty constituent*: constituents without leaves are dropped, as are those left empty by that.
+4. *missing leaf*: words without a leaf are attached to the innermost open constituent, or if none
+   is open to the root, or if there is no single root to the wrapper of rule 7.
+5. *empty constituent*: constituents without leaves are dropped, and those left empty by that.
 6. *unclosed constituent*: what is still open at the end is closed there.
-7. *several roots*, *no root*: they are wrapped in S, as are the words of an output without any node.
+7. *several roots* are wrapped in S; with *no root*, so are all the words.
 8. Words and tags are put back from the input. This is no repair, and is not counted.
 
 The in-order linearisation has the same rules, with one more beside rule 2:
 
-2. *opening without first child*: an opening takes the node completed just before it as its first child.
-   If there is none, at the beginning or right after another opening, it opens empty as in the bracket
-   linearisation, and what follows fills it.
+2. *opening without first child*: an opening takes the node completed just before it as its first
+   child. If there is none, at the beginning or right after another opening, it opens empty as in
+   the bracket linearisation, and what follows fills it.
 
-A dropped symbol leaves no trace, save that rule 3 comes after rule 2: an opening after a surplus leaf
-takes that leaf as its first child, and then falls to rule 5 rather than cover an earlier node.
+A dropped symbol leaves no trace, save that rule 3 comes after rule 2: an in-order opening takes a
+surplus leaf as its first child, and then falls to rule 5 rather than cover an earlier node.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def shares(repairs: Sequence[Counter[str]]) -> dict[str, float]:
 
 
 def report(repairs: Sequence[Counter[str]]) -> str:
-    """What `mend` counted over a set of outputs, for people: a line in all and one for each rule used."""
+    """What `mend` counted over a set of outputs: a line for people, and one for each rule used."""
     repaired = sum(bool(counts) for counts in repairs)
     if not repaired:
         return f"repaired: none of {len(repairs)} outputs"
@@ -198,7 +198,7 @@ def _siblings(roots: list[Node], unclosed: Sequence[Tree]) -> list[Node]:
 
 
 def _prune(roots: Sequence[Node], surplus: Iterable[Leaf]) -> tuple[list[Node], int]:
-    """The roots without surplus leaves and without constituents that have no leaves; how many of those."""
+    """The roots without surplus leaves and empty constituents, and how many of the latter fell."""
     dropped = {id(leaf) for leaf in surplus}
     holder = Tree("", list(roots))
     parents_first = [holder]

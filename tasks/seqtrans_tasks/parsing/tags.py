@@ -4,8 +4,10 @@ EVALB deletes leaves by their tags, so gold and output must agree on which words
 leaf more or less makes the whole sentence an error. Gold tags of a test set are out of bounds, but
 punctuation can be told by the word alone nearly always, and other words never are punctuation.
 
-A known word has its most frequent tag. An unknown one is tagged by its shape and the longest ending
-seen among rare words (as in Brants 2000, TnT, without its interpolation).
+A known word has its most frequent tag; a sign with several tags, such as an apostrophe or a hyphen
+between spaces, has the most frequent one between neighbours that look like those it has here. An
+unknown word is tagged by its shape and the longest ending seen among rare words (as in Brants 2000,
+TnT, without its interpolation).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from seqtrans.errors import DataError
 from seqtrans_tasks.parsing.tree import Node, leaves
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from seqtrans_tasks.parsing.linear import Linearisation
+
+Counts: TypeAlias = "defaultdict[str, defaultdict[str, Counter[str]]]"
 
 DELETED_TAGS = frozenset([",", ":", "``", "''", "."])
 """The tags by which EVALB (COLLINS.prm) deletes leaves."""
@@ -63,8 +67,11 @@ SIGNS: Mapping[str, str] = {
 """The Penn Treebank's tags of signs, for those that are in no training tree."""
 
 LONGEST_ENDING = 4
-RARE = 2
-"""Words seen at most so often show how unknown ones are tagged."""
+RARE = 10
+"""Words seen at most so often show how unknown ones are tagged (as in TnT)."""
+
+ENOUGH = 5
+"""An ending, or a pair of neighbours, must have been seen so often to tell a tag."""
 
 SMALLEST_SHARE = 0.01
 """Tags that a word has more rarely than this are taken as mistakes."""
@@ -72,28 +79,29 @@ SMALLEST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Tagger:
-    """What was learned: each word's tag, each shape's endings with theirs, and words of punctuation.
-
-    ``signs`` has, for each word that was punctuation, all the tags that it may have.
-    """
+    """What was learned from training trees: tags of words, and what tells the tags of others."""
 
     words: Mapping[str, str]
+    """The most frequent tag of every word."""
     endings: Mapping[str, Mapping[str, str]]
+    """For each shape of words, the tags that go with endings; under ``""``, the last resort."""
     signs: Mapping[str, tuple[str, ...]]
+    """For each word of punctuation, all the tags that it may have."""
+    neighbours: Mapping[str, Mapping[str, str]]
+    """For each sign with several tags, the tag that goes with the looks of the words beside it."""
 
     @classmethod
     def learn(cls, trees: Iterable[Node]) -> Self:
         """The tagger of training trees. Raises `DataError` if they have no words."""
+        sentences = [leaves(tree) for tree in trees]
         seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for tree in trees:
-            for leaf in leaves(tree):
+        for sentence in sentences:
+            for leaf in sentence:
                 seen[leaf.word][leaf.tag] += 1
         if not seen:
             raise DataError("there are no training trees, but tags are learned from their leaves.")
 
-        endings: defaultdict[str, defaultdict[str, Counter[str]]] = defaultdict(
-            lambda: defaultdict(Counter)
-        )
+        endings: Counts = defaultdict(lambda: defaultdict(Counter))
         overall: Counter[str] = Counter()
         for word, tags in seen.items():
             overall.update(tags)
@@ -105,29 +113,29 @@ class Tagger:
         endings[""][""] = overall
 
         signs = {word: kept for word, tags in seen.items() if (kept := _sign_tags(tags))}
+        neighbours: Counts = defaultdict(lambda: defaultdict(Counter))
+        for sentence in sentences:
+            words = [leaf.word for leaf in sentence]
+            for at, leaf in enumerate(sentence):
+                if len(signs.get(leaf.word, ())) > 1 and leaf.tag in signs[leaf.word]:
+                    neighbours[leaf.word][_beside(words, at)][leaf.tag] += 1
         return cls(
-            words={word: _commonest(seen[word]) for word in sorted(seen)},
-            endings={
-                shape: {
-                    ending: _commonest(tags)
-                    for ending, tags in sorted(of_shape.items())
-                    if tags.total() > 1 or not ending
-                }
-                for shape, of_shape in sorted(endings.items())
-            },
-            signs={word: signs[word] for word in sorted(signs)},
+            words={word: _commonest(tags) for word, tags in sorted(seen.items())},
+            endings=_commonest_of_each(endings),
+            signs=dict(sorted(signs.items())),
+            neighbours=_commonest_of_each(neighbours),
         )
 
     def tag(self, words: Sequence[str]) -> list[str]:
         """One tag for each word of a sentence."""
-        return [self._tag(word, begins=at == 0) for at, word in enumerate(words)]
+        return [self._tag(words, at) for at in range(len(words))]
 
     def choices(self, words: Sequence[str], linearisation: Linearisation) -> Tensor:
         """Bool [n, V]: the leaf symbols that may stand for each word.
 
         Punctuation has the tags that it was seen with; any other word has all but EVALB's deleted
-        tags. Where the linearisation has none of these, all its leaf symbols are left, as they are if
-        its leaves are words.
+        tags. Where the linearisation has none of these, all its leaf symbols are left, as they are
+        if its leaves are words.
         """
         import torch
 
@@ -142,14 +150,15 @@ class Tagger:
         """Everything that was learned, as JSON can hold it."""
         return {
             "words": dict(self.words),
-            "endings": {shape: dict(endings) for shape, endings in self.endings.items()},
+            "endings": {shape: dict(tags) for shape, tags in self.endings.items()},
             "signs": {word: list(tags) for word, tags in self.signs.items()},
+            "neighbours": {word: dict(tags) for word, tags in self.neighbours.items()},
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """What `as_json` gave. Raises `DataError` if a part is missing."""
-        for key in ("words", "endings", "signs"):
+        for key in ("words", "endings", "signs", "neighbours"):
             if not isinstance(value.get(key), Mapping):
                 raise DataError(
                     f"the tagger's {key!r} is {value.get(key)!r}, but it must be an object."
@@ -158,13 +167,17 @@ class Tagger:
             words=value["words"],
             endings=value["endings"],
             signs={word: tuple(tags) for word, tags in value["signs"].items()},
+            neighbours=value["neighbours"],
         )
 
-    def _tag(self, word: str, *, begins: bool) -> str:
-        known = self.words.get(word)
-        if known is None:
-            known = SIGNS.get(word)
-        if known is None and begins:
+    def _tag(self, words: Sequence[str], at: int) -> str:
+        word = words[at]
+        if word in self.neighbours:
+            beside = self.neighbours[word].get(_beside(words, at))
+            if beside is not None:
+                return beside
+        known = self.words.get(word) or SIGNS.get(word)
+        if known is None and at == 0:
             known = self.words.get(word.lower())
         if known is not None:
             return known
@@ -181,6 +194,18 @@ class Tagger:
         if sign in DELETED_TAGS:
             return tag == sign
         return tag not in DELETED_TAGS
+
+
+def _commonest_of_each(counts: Counts) -> dict[str, dict[str, str]]:
+    """The commonest tag under each pair of keys that has evidence, or whose inner one is empty."""
+    return {
+        outer: {
+            inner: _commonest(tags)
+            for inner, tags in sorted(of_outer.items())
+            if tags.total() >= ENOUGH or not inner
+        }
+        for outer, of_outer in sorted(counts.items())
+    }
 
 
 def _commonest(tags: Counter[str]) -> str:
@@ -200,10 +225,24 @@ def _sign_tags(tags: Counter[str]) -> tuple[str, ...]:
 
 def _shape(word: str) -> str:
     if any(character.isdigit() for character in word):
-        return "digits with letters" if any(map(str.isalpha, word)) else "digits"
+        return "mixed" if any(map(str.isalpha, word)) else "digits"
     if word[:1].isupper():
         return "capital"
     return "hyphen" if "-" in word else "plain"
+
+
+def _beside(words: Sequence[str], at: int) -> str:
+    """How the neighbours of a word look: before and after it, with "edge" for the sentence's."""
+    before = _look(words[at - 1]) if at else "edge"
+    after = _look(words[at + 1]) if at + 1 < len(words) else "edge"
+    return f"{before} {after}"
+
+
+def _look(word: str) -> str:
+    """A sign as it is; of other words the shape, and whether they may be plurals or genitives."""
+    if word in SIGNS:
+        return word
+    return f"{_shape(word)}-s" if word.endswith("s") else _shape(word)
 
 
 def _endings(word: str) -> Iterable[str]:

@@ -18,7 +18,7 @@ from seqtrans.errors import DataError
 from seqtrans.task import Constraint, Score, Task, Vocabulary
 from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, treebank
 from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
-from seqtrans_tasks.parsing.drawing import draw
+from seqtrans_tasks.parsing.drawing import draw, svg
 from seqtrans_tasks.parsing.linear import Linearisation
 from seqtrans_tasks.parsing.subwords import Subwords, size_for
 from seqtrans_tasks.parsing.tags import Tagger
@@ -176,7 +176,9 @@ class Parsing(Task):
             path = self.folder / f"{split}.trees"
             if not path.is_file():
                 there = ", ".join(sorted(p.stem for p in self.folder.glob("*.trees")))
-                raise DataError(f"there is no split {split!r} in {self.folder}; there are: {there}.")
+                raise DataError(
+                    f"there is no split {split!r} in {self.folder}; there are: {there}."
+                )
             with path.open(encoding="utf-8", newline="\n") as lines:
                 self.loaded[split] = [t for t in read_tree_lines(lines, str(path)) if t is not None]
         return self.loaded[split]
@@ -203,7 +205,9 @@ class Parsing(Task):
             )
             if changes:
                 yield f"    {changes}"
-        shared = {pair: number for pair, number in self.summary["shared sentences"].items() if number}
+        shared = {
+            pair: number for pair, number in self.summary["shared sentences"].items() if number
+        }
         if shared:
             yield "  sentences of the later split that are in the earlier, too: " + ", ".join(
                 f"{pair}: {number}" for pair, number in shared.items()
@@ -225,7 +229,9 @@ class Parsing(Task):
         if settings.silver is not None:
             silver = self.examples("silver")
             times = np.floor(settings.silver_weight + random.random(len(silver))).astype(int)
-            trees += [tree for tree, n in zip(silver, times.tolist(), strict=True) for _ in range(n)]
+            trees += [
+                tree for tree, n in zip(silver, times.tolist(), strict=True) for _ in range(n)
+            ]
         pairs = []
         for tree in trees:
             words = [unescape(leaf.word) for leaf in leaves(tree)]
@@ -255,7 +261,9 @@ class Parsing(Task):
             split = [piece.rpartition("/") for piece in pieces]
             for piece, (word, _, tag) in zip(pieces, split, strict=True):
                 if not word or not tag:
-                    raise DataError(f"{piece!r} isn't word/TAG; task.input=words reads words alone.")
+                    raise DataError(
+                        f"{piece!r} isn't word/TAG; task.input=words reads words alone."
+                    )
             words = tuple(escape(unescape(word)) for word, _, _ in split)
             return Sentence(words, tuple(tag for _, _, tag in split))
         return Sentence(tuple(escape(unescape(word)) for word in pieces))
@@ -292,6 +300,9 @@ class Parsing(Task):
     def draw(self, output: Parse) -> str:
         return draw(output.tree)
 
+    def picture(self, output: Parse) -> str:
+        return svg(output.tree)
+
     def score(self, outputs: Sequence[Parse], examples: Sequence[Node]) -> Score:
         report = evalb.score(list(examples), [o.tree for o in outputs], self.parameters)
         repairs = [output.repairs for output in outputs]
@@ -310,4 +321,3 @@ class Parsing(Task):
 
 
 SYNTHETIC = " (synthetic: written by a grammar; its F1 says nothing about a real treebank)"
-

@@ -1,0 +1,41 @@
+"""The words of a command that uses a finished run: its own settings, and what they change of the run's."""
+
+from __future__ import annotations
+
+from seqtrans.errors import Problem, SettingsError
+from seqtrans.settings import AnySettings, Words, fill, parse_words
+
+CHANGEABLE = ("decoder", "task")
+"""The groups of a run that may be changed when it is used; of the task, what its settings call ``late``."""
+
+
+def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySettings, Words]:
+    """The command's own settings, and the words that change the run's.
+
+    Raises ``SettingsError`` with a line for everything that is neither.
+    """
+    words = parse_words(argv)
+    own: dict[str, object] = {}
+    changes = Words(typed=dict(words.typed))
+    problems: list[Problem | str] = []
+    for group, values in words.tree.items():
+        for key, value in values.items():
+            place = f"{group}.{key}"
+            if group in CHANGEABLE and place != "task.name":
+                changes.tree.setdefault(group, {})[key] = value
+            elif key == "name":
+                own[group] = value
+            else:
+                problems.append(
+                    Problem(
+                        words.typed.get(place, place),
+                        "belongs to the run and can't be changed here",
+                    )
+                )
+    try:
+        settings = fill(schema, own, "")
+    except SettingsError as error:
+        raise SettingsError(*error.problems, *problems) from None
+    if problems:
+        raise SettingsError(*problems)
+    return settings, changes
