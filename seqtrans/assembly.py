@@ -51,7 +51,8 @@ def build_model(config: Config, registry: Registry, task: Task) -> Transducer:
 def build_decoder(
     config: Config, registry: Registry, name: str | None = None, **settings: Any
 ) -> Decoder:
-    """The run's decoder, or another one; ``settings`` go over the run's own if it is the same, else over defaults.
+    """The run's decoder, or another one; ``settings`` go over the run's own if it is the same, else
+    over defaults.
 
     Raises ``PluginError`` for an unknown name and ``SettingsError`` for wrong settings.
     """

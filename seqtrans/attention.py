@@ -1,10 +1,11 @@
-"""Attention (section 3.2): what a variant may change, and the heads, projections and cache it need not think of.
+"""Attention (section 3.2): what a variant may change, and the heads and cache it need not think of.
 
 B rows, H heads, T queries, K keys, D width.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -22,18 +23,19 @@ Bias = Callable[[Tensor, Tensor, Tensor], Tensor]
 class Attention(nn.Module):
     """Scaled dot-product attention (section 3.2.1), and the base of every variant. One per layer.
 
-    A variant restricts the view the simple way by overriding :meth:`sees`, or overrides :meth:`forward` to
-    compute it at its true cost. A query that may look at nothing gets zeros, and finite gradients.
+    A variant restricts the view the simple way by overriding :meth:`sees`, or overrides
+    :meth:`forward` to compute it at its true cost. A query that may look at nothing gets zeros, and
+    finite gradients.
     """
 
     reach: int | None = None
-    """If set, no query looks further back than this many positions, and the cache keeps no more than that."""
+    """If set, no query looks further back than so many positions, and the cache keeps no more."""
 
     dropout: float = 0.0
     """Attention dropout (not in the paper); set by the layer."""
 
     def sees(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
-        """Bool [T, K]: which keys each query may look at, apart from causality; ``None`` for all of them."""
+        """Bool [T, K]: which keys a query may look at, causality apart; ``None`` for all of them."""
         return None
 
     def forward(
@@ -48,9 +50,10 @@ class Attention(nn.Module):
         causal: bool = False,
         bias: Bias | None = None,
     ) -> Tensor:
-        """``q`` [B, H, T, D/H] at positions ``query_at`` [T] looks at ``k``, ``v`` [B, H, K, D/H] at ``key_at`` [K].
+        """Let ``q`` [B, H, T, D/H] at ``query_at`` [T] look at ``k``, ``v`` [B, H, K, D/H].
 
-        ``key_mask`` [B, K] is True where there is a key; ``causal`` hides keys that lie ahead. Gives [B, H, T, D/H].
+        The keys stand at ``key_at`` [K]. ``key_mask`` [B, K] is True where there is one; ``causal``
+        hides those that lie ahead. Gives [B, H, T, D/H].
         """
         seen = self.sees(query_at, key_at)
         dropout = self.dropout if self.training else 0.0
@@ -72,7 +75,7 @@ def view(
     key_at: Tensor,
     causal: bool,
 ) -> Tensor | None:
-    """Everything that hides keys, as one bool mask broadcastable to [B, H, T, K]; ``None`` if nothing does."""
+    """All that hides keys, as a bool mask broadcastable to [B, H, T, K]; ``None`` if nothing does."""
     if causal:
         behind = key_at[None, :] <= query_at[:, None]  # [T, K]
         seen = behind if seen is None else seen & behind
@@ -83,20 +86,19 @@ def view(
 
 
 def weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """The plain twin of the fused kernel: softmax(qk/√d) [B, H, T, K], zero where nothing may be seen."""
-    logits = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    """The plain twin of the fused kernel: softmax(qk/√d) [B, H, T, K], zero where ``mask`` hides."""
+    logits = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
     if bias is not None:
         logits = logits + bias
     if mask is None:
         return logits.softmax(-1)
-    return (
-        logits.masked_fill(~mask, float("-inf")).softmax(-1).masked_fill(~mask, 0.0).nan_to_num(0.0)
-    )
+    # Where a row sees nothing its softmax is NaN, and so are its gradients; both are hidden again.
+    return logits.masked_fill(~mask, float("-inf")).softmax(-1).masked_fill(~mask, 0.0)
 
 
 @dataclass
 class KeyValueCache:
-    """Keys (already rotated) and values [B, H, K, D/H] of what a row has read, and where each key stands."""
+    """Keys (already rotated) and values [B, H, K, D/H] of what was read, and where each stands."""
 
     keys: Tensor | None = None
     values: Tensor | None = None
@@ -128,7 +130,7 @@ class KeyValueCache:
 
 
 class MultiHead(nn.Module):
-    """Multi-head attention (section 3.2.2): four projections without biases around any :class:`Attention`."""
+    """Multi-head attention (section 3.2.2): four projections without biases around any variant."""
 
     def __init__(
         self, width: int, heads: int, head_width: int, attention: Attention, dropout: float
@@ -144,7 +146,7 @@ class MultiHead(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """[B, T, H·D/H] -> [B, H, T, D/H]."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
     def join(self, x: Tensor) -> Tensor:
         """[B, H, T, D/H] -> [B, T, D], through the output projection."""
@@ -164,7 +166,7 @@ class MultiHead(nn.Module):
         causal: bool = False,
         cache: KeyValueCache | None = None,
     ) -> Tensor:
-        """Self-attention of ``x`` [B, T, D] at ``at`` [T] over itself and whatever ``cache`` already holds."""
+        """Self-attention of ``x`` [B, T, D] at ``at`` [T] over itself and what ``cache`` holds."""
         q = scheme.rotate(self.split(self.query(x)), at)
         k, v = self.keys_values(x)
         k, key_at = scheme.rotate(k, at), at
@@ -192,16 +194,17 @@ class MultiHead(nn.Module):
         key_mask: Tensor,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """Attention of ``x`` [R, T, D] over a memory: ``keys``, ``values`` [M, H, S, D/H], ``key_mask`` [M, S].
+        """Attention of ``x`` [R, T, D] over a memory ``keys``, ``values`` [M, H, S, D/H].
 
-        R is a multiple of M: each run of R/M rows shares one row of the memory, which is never copied.
-        ``bias`` [M, H, R/M·T, S] is added to the logits.
+        R is a multiple of M: each run of R/M rows shares one row of the memory, which is never
+        copied. ``key_mask`` [M, S] is True where there is memory; ``bias`` [M, H, R/M·T, S] is added
+        to the logits.
         """
         fold = len(x) // len(keys)
         q = self.split(self.query(x))  # [R, H, T, D/H]
         steps = q.shape[2]
         if fold > 1:
-            q = q.unflatten(0, (-1, fold)).transpose(1, 2).flatten(2, 3)  # [M, H, R/M·T, D/H]
+            q = q.view(-1, fold, *q.shape[1:]).transpose(1, 2).flatten(2, 3)  # [M, H, R/M·T, D/H]
         at = torch.arange(keys.shape[2], device=x.device)
         heads = self.attention(
             q,
@@ -213,5 +216,5 @@ class MultiHead(nn.Module):
             bias=None if bias is None else lambda *_: bias,
         )
         if fold > 1:
-            heads = heads.unflatten(2, (fold, steps)).transpose(1, 2).flatten(0, 1)
+            heads = heads.view(*heads.shape[:2], fold, steps, -1).transpose(1, 2).flatten(0, 1)
         return self.join(heads)

@@ -1,6 +1,7 @@
 """What search and model say to each other: scorers, hypotheses and decoders (section 6.1).
 
-A decoder sees logits, never modules. B sentences, R rows (sentences × hypotheses), T target time, V vocabulary.
+A decoder sees logits, never modules. B sentences, R rows (sentences × hypotheses), T target time, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ class Scorer(Protocol):
     def start(self, source: Tensor, mask: Tensor) -> Any:
         """Read sources [B, S, ...], real where ``mask`` [B, S] is True: one row each.
 
-        What it gives has one method, ``select(rows)``: the state of those rows, in that order, each as often as named.
+        What it gives has one method, ``select(rows)``: the state of those rows, in that order,
+        each as often as named.
         """
         ...
 
     def advance(self, tokens: Tensor, state: Any) -> Tensor:
-        """Move ``state`` on: read tokens [R, T] and give unnormalised log-probabilities [R, T, V] of what follows each."""
+        """Move ``state`` on by tokens [R, T]: logits [R, T, V] of what follows each of them."""
         ...
 
 
@@ -65,17 +67,17 @@ class Decoder(ABC):
     """The most hypotheses it can give for a sentence; ``None`` if any number."""
 
     extra: int = 50
-    """An output may have as many symbols as its input has positions, and so many more (section 6.1)."""
+    """An output may have as many symbols as its input has positions and so many more (6.1)."""
 
     @abstractmethod
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
-        """For each sentence its hypotheses, best first: at least one, at most ``request.count``, no two alike."""
+        """For each sentence 1 to ``request.count`` hypotheses, best first, no two alike."""
 
 
 def length_penalty(length: Tensor | int, alpha: float) -> Tensor:
-    """((5 + length) / 6)^alpha of Wu et al. (2016), by which a log-probability is divided; 1 if alpha is 0.
+    """((5 + length) / 6)^alpha of Wu et al. (2016), by which a log-probability is divided.
 
-    ``length`` counts the generated symbols, eos included and the source not.
+    ``length`` counts the generated symbols, eos included and bos not; 0 for alpha switches it off.
     """
     return ((5 + torch.as_tensor(length, dtype=torch.float64)) / 6) ** alpha
 
@@ -85,8 +87,10 @@ def admissible(
 ) -> Tensor:
     """Log-probabilities [R, V] with -inf wherever a symbol may not come next.
 
-    pad and bos never may; in rows that are at their ``last`` [R] symbol only eos may; the rest is the constraint's.
-    They are not renormalised: what a hypothesis scores is the model's own probability of it.
+    pad and bos never may; in rows that are at their ``last`` [R] symbol only eos may; the rest is
+    the constraint's. They are not renormalised: what a hypothesis scores is the model's own
+    probability of it. A row in which nothing may come next, because the limit leaves a constraint
+    no way to its end, is all -inf: decoders end it as truncated, at -inf.
     """
     barred = torch.zeros(vocabulary.size, dtype=torch.bool, device=log_probabilities.device)
     barred[vocabulary.pad] = barred[vocabulary.bos] = True

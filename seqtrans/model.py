@@ -1,10 +1,11 @@
-"""The Transducer: the encoder-decoder of "Attention Is All You Need" (Vaswani et al., 2017), section 3.
+"""The Transducer: the model of "Attention Is All You Need" (Vaswani et al., 2017), section 3.
 
-Letters of shapes, here and everywhere: B sentences, R rows of a decoder (sentences × hypotheses), M rows of memory,
-S source time, T target time, D width, H heads, V target vocabulary.
+Letters of shapes, here and everywhere: B sentences, R rows of a decoder (sentences × hypotheses), M
+rows of memory, S source time, T target time, D width, H heads, V target vocabulary.
 
-``start`` reads the source once; ``advance`` reads more target and gives logits. Training is ``advance`` over the whole
-target, decoding ``advance`` by one token; there is no second way through the model.
+``start`` reads the source once; ``advance`` reads more target and gives logits. Training is
+``advance`` over the whole target, decoding ``advance`` by one token; there is no second way through
+the model.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Sublayer(nn.Module):
-    """LayerNorm(x + Dropout(f(x))) (sections 3.1 and 5.4), or x + Dropout(f(LayerNorm(x))) with ``norm=pre``."""
+    """LayerNorm(x + Dropout(f(x))) (sections 3.1, 5.4); ``pre``: x + Dropout(f(LayerNorm(x)))."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -55,10 +56,11 @@ class FeedForward(nn.Module):
 
 
 class Pace(nn.Module):
-    """A bias on the look at the memory by how many units of the shared input a key lies from where the target stands.
+    """A bias on the look at the memory: how many units a key lies from where the target stands.
 
-    Not in the paper. It is learned for each head and offset within ±``reach``, as relative positions are by Raffel
-    et al. (2020), but along the units (words) that both sides share; it begins by favouring the unit that is next.
+    Not in the paper. It is learned for each head and offset within ±``reach``, as relative
+    positions are by Raffel et al. (2020), but along the units (words) that both sides share; it
+    begins by favouring the unit that is next.
     """
 
     def __init__(self, heads: int, reach: int) -> None:
@@ -73,7 +75,7 @@ class Pace(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer of either stack: self-attention, in the decoder a look at the memory, feed-forward (section 3.1)."""
+    """Self-attention, in the decoder a look at the memory, and feed-forward (section 3.1)."""
 
     def __init__(self, shape: Shape, attention: Attention, cross: Attention | None = None) -> None:
         super().__init__()
@@ -111,7 +113,8 @@ class Layer(nn.Module):
         offsets: Tensor | None,
     ) -> Tensor:
         """``x`` [R, T, D], after whatever ``past`` has already seen; ``past`` grows by it."""
-        assert self.cross is not None and self.cross_sublayer is not None
+        assert self.cross is not None
+        assert self.cross_sublayer is not None
         cross = self.cross
         bias = self.pace(offsets) if self.pace is not None else None
         x = self.attention_sublayer(
@@ -124,12 +127,14 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """The layers of one side with their position scheme; with pre-norm, one more LayerNorm at the end."""
+    """The layers of one side with their position scheme; with pre-norm, one more LayerNorm at the
+    end.
+    """
 
     def __init__(self, shape: Shape, position: PositionScheme, layers: list[Layer]) -> None:
         super().__init__()
         self.position = position
-        self.layers = nn.ModuleList(layers)
+        self.layers: list[Layer] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.dropout = nn.Dropout(shape.dropout)
         self.norm = nn.LayerNorm(shape.width) if shape.norm == "pre" else nn.Identity()
 
@@ -140,7 +145,7 @@ class Stack(nn.Module):
 
 @dataclass
 class LayerState:
-    """What one decoder layer remembers: its own past, and the memory's keys and values [M, H, S, D/H]."""
+    """What one decoder layer remembers: its past, and the memory's keys and values [M, H, S, D/H]."""
 
     keys: Tensor
     values: Tensor
@@ -150,7 +155,7 @@ class LayerState:
 
 @dataclass
 class State:
-    """Where a decoder stands, outside all modules: for each row its past, for each sentence its memory.
+    """Where a decoder stands: for each row its past, for each sentence its memory.
 
     Rows come in runs that share one sentence's memory: row r looks at memory r // (R/M).
     """
@@ -165,13 +170,16 @@ class State:
     """[M, S]: which unit each memory position belongs to."""
 
     def select(self, rows: Tensor) -> State:
-        """The state of ``rows`` [R'], in that order, each as often as named. The memory is copied only if it must be."""
+        """The state of ``rows`` [R'], in that order, each as often as named; this one is left alone.
+
+        The memory is copied only if it must be, and stays one per sentence as long as every
+        sentence keeps equally many rows.
+        """
         first = self.layers[0]
-        sentences, counts = torch.unique_consecutive(
-            rows // (self.rows // len(first.keys)), return_counts=True
-        )
+        owners = rows // max(1, self.rows // max(1, len(first.keys)))
+        sentences, counts = torch.unique_consecutive(owners, return_counts=True)
         if len(counts) and bool((counts != counts[0]).any()):
-            sentences = rows // (self.rows // len(first.keys))
+            sentences = owners
         same = len(sentences) == len(first.keys) and bool(
             (sentences == torch.arange(len(sentences), device=rows.device)).all()
         )
@@ -197,6 +205,9 @@ class State:
 
 class Transducer(nn.Module):
     """The whole model. ``source`` is the component through which the modality enters."""
+
+    source_paces: Tensor
+    target_paces: Tensor
 
     def __init__(
         self,
@@ -229,7 +240,8 @@ class Transducer(nn.Module):
             self.register_buffer("target_paces", paces(vocabulary), persistent=False)
 
     def start(self, source: Tensor, mask: Tensor) -> State:
-        """Read ``source`` [B, S] or [B, S, ...], real where ``mask`` [B, S] is True, padded on the right.
+        """Read ``source`` [B, S] or [B, S, ...], real where ``mask`` [B, S] is True, padded on the
+        right.
 
         Raises ``DataError`` if it is longer than the position scheme can tell apart.
         """
@@ -242,18 +254,23 @@ class Transducer(nn.Module):
         memory = self.encoder.norm(x)
         layers = []
         for layer in self.decoder.layers:
+            assert layer.cross is not None
             keys, values = layer.cross.keys_values(memory)
             layers.append(LayerState(keys, values, mask_out, KeyValueCache()))
         state = State(layers, rows=len(x))
         if self.shape.pace is not None:
             state.units = torch.zeros(len(x), dtype=torch.long, device=x.device)
+            if mask_out.shape != source.shape:
+                raise DataError("model.pace needs a source that gives one vector for each id.")
             state.memory_units = self.source_paces[source].cumsum(1) - 1
         return state
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
-        """Read ``tokens`` [R, T] after all that ``state`` has read, and give logits [R, T, V] for what follows each.
+        """Read ``tokens`` [R, T] after all that ``state`` has read, and give logits [R, T, V] for
+        what follows each.
 
-        ``state`` moves on by T. Raises ``DataError`` beyond the last position that the scheme can tell apart.
+        ``state`` moves on by T. Raises ``DataError`` beyond the last position that the scheme can
+        tell apart.
         """
         steps = tokens.shape[1]
         check_length(state.length + steps, self.decoder.position, "target")
@@ -268,8 +285,8 @@ class Transducer(nn.Module):
         return F.linear(x, self.embedding.weight) if self.projection is None else self.projection(x)
 
     def offsets(self, tokens: Tensor, state: State) -> Tensor | None:
-        """[M, R/M·T, S]: how many units each memory position lies ahead of where each token stands, within ±pace,
-        counted from 0; ``None`` without ``model.pace``. Moves ``state.units`` on.
+        """[M, R/M·T, S]: how many units each memory position lies ahead of where each token stands,
+        within ±pace, counted from 0; ``None`` without ``model.pace``. Moves ``state.units`` on.
         """
         reach = self.shape.pace
         if reach is None or state.units is None or state.memory_units is None:
@@ -300,7 +317,7 @@ def paces(vocabulary: Vocabulary | None) -> Tensor:
     """The vocabulary's ``paces`` as [V] of 0 and 1."""
     if vocabulary is None or vocabulary.paces is None:
         raise DataError(
-            "model.pace=true needs a task whose vocabularies both say which symbols keep pace."
+            "model.pace needs a task whose vocabularies both say which symbols keep pace."
         )
     return torch.tensor(vocabulary.paces, dtype=torch.long)
 

@@ -1,11 +1,12 @@
-"""What a task must say: its data, its vocabularies, how text becomes ids and back, and how outputs are scored.
+"""What a task must say: its data and vocabularies, how text becomes ids and back, and its score.
 
-A task is built from its settings alone. ``prepare`` runs once, on one process, and writes what it learns;
-``open`` reads that folder again, needs nothing else, and comes before everything below it.
+A task is built from its settings alone. ``prepare`` runs once, on one process, and writes what it
+learns; ``open`` reads that folder again, needs nothing else, and comes before everything below it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All that the engine knows of a vocabulary: how many ids there are, and which three are special.
+    """All that the engine knows of a vocabulary: its size, and which three ids are special.
 
-    ``paces``, if given, has one flag for each id: does it bring the reader one unit further along the
-    input that both sides share (a word begins; a word is consumed)? It feeds ``model.pace``.
+    ``paces``, if given, has one flag for each id: does it bring the reader one unit further along
+    the input that both sides share (a word begins; a word is consumed)? It feeds ``model.pace``.
     """
 
     size: int
@@ -47,36 +48,39 @@ class Score:
 
 
 class Constraint(ABC):
-    """Which symbols may come next in each row. Decoders ask; they know nothing of what is behind it.
+    """Which symbols may come next in each row. Decoders ask, and know nothing of what is behind.
 
     The rows begin as the sentences in the order given to :meth:`Task.constraint`.
     """
 
     @abstractmethod
     def allowed(self) -> Tensor:
-        """Bool [R, V]: what may come next. Every row allows at least one symbol."""
+        """Bool [R, V]: what may come next, eos included, of which every row has something."""
 
     @abstractmethod
     def advance(self, tokens: Tensor) -> None:
-        """Append ``tokens`` [R], each of them allowed, one to each row."""
+        """Append ``tokens`` [R], each of them allowed, one to each row. Never told of eos."""
 
     @abstractmethod
     def select(self, rows: Tensor) -> Self:
-        """The rows named by ``rows`` [R'], in that order, each as often as named; the original is left alone."""
+        """The rows ``rows`` [R'], in that order, each as often as named; this is left alone."""
 
 
 class Task(ABC):
-    """One kind of transduction. ``example`` is whatever the task's own reader gives; ``input`` is its source side."""
+    """One kind of transduction.
+
+    An ``example`` is whatever the task's own reader gives, an ``input`` its source side.
+    """
 
     shares_vocabulary: ClassVar[bool] = False
-    """Whether one vocabulary serves both sides, so that all embeddings may be tied (section 3.4)."""
+    """Whether one vocabulary serves both sides, so that all embeddings may be tied (3.4)."""
 
     maximise: ClassVar[bool] = True
     """Whether a larger score is better."""
 
     @abstractmethod
     def prepare(self, folder: Path) -> None:
-        """Read the raw data, learn what is to be learnt and write all that ``open`` needs into ``folder``.
+        """Read the raw data, learn what is to be learnt, and write what ``open`` needs.
 
         ``folder`` exists and is empty; it appears under its final name only when this returns.
         """
@@ -84,6 +88,15 @@ class Task(ABC):
     @abstractmethod
     def open(self, folder: Path) -> None:
         """Read what ``prepare`` wrote. The raw data need not be there any more."""
+
+    def open_split(self, split: str, folder: Path) -> None:
+        """Read the raw data as far as ``examples``, ``data``, ``recover`` and ``score`` need it for one split.
+
+        ``folder`` exists and is empty, and everything is prepared in it; a task that can score with less may
+        override this. Raises ``DataError`` if the data is not there.
+        """
+        self.prepare(folder)
+        self.open(folder)
 
     @property
     @abstractmethod
@@ -102,9 +115,20 @@ class Task(ABC):
         Raises ``DataError`` if there is no such split.
         """
 
+    def data(self, split: str) -> tuple[str, str]:
+        """What the data is called in results, and the SHA-256 of a split, equal only for equal examples in equal order.
+
+        Data that a program wrote is called ``synthetic``, or by a name that begins so. By default the name is the
+        task's, and the fingerprint is that of its references.
+        """
+        digest = hashlib.sha256()
+        for example in self.examples(split):
+            digest.update(f"{self.write(self.reference(example))}\n".encode())
+        return type(self).__name__.lower(), digest.hexdigest()
+
     @abstractmethod
     def training(self, epoch: int, seed: int) -> Corpus:
-        """What one epoch trains on: a function of (epoch, seed) alone, so that a run can be resumed inside it."""
+        """What one epoch trains on: a function of (epoch, seed) alone, so that it can be resumed."""
 
     @abstractmethod
     def input(self, example: Any) -> Any:
@@ -120,7 +144,10 @@ class Task(ABC):
 
     @abstractmethod
     def decode(self, ids: Sequence[int], input: Any) -> Any:
-        """The output that ``ids`` stand for, given the input. Never fails: malformed outputs are mended or marked."""
+        """The output that ``ids`` stand for, given the input.
+
+        Never fails: malformed outputs are mended or marked.
+        """
 
     @abstractmethod
     def reference(self, example: Any) -> Any:
@@ -131,16 +158,27 @@ class Task(ABC):
         """Score outputs against examples of the same number and order."""
 
     def constraint(self, inputs: Sequence[Any], limits: Tensor) -> Constraint | None:
-        """What keeps the outputs for ``inputs`` well-formed within ``limits`` [R] symbols each, eos included."""
+        """What keeps outputs well-formed within ``limits`` [R] symbols each, eos included."""
         return None
 
     def read(self, line: str) -> Any:
-        """An input from one line of text, as the command line gives it. Raises ``DataError`` with the reason."""
+        """An input from a line of text. Raises ``DataError`` with the reason if it is none."""
         return line
 
     def write(self, output: Any) -> str:
         """One line of text for one output."""
         return str(output)
+
+    def publish(self, output: Any) -> str:
+        """One line for one output, without what the licence of the data may keep from being published.
+
+        Whatever ``score`` looks at stands in it, or comes back from the example in :meth:`recover`.
+        """
+        return self.write(output)
+
+    def recover(self, line: str, example: Any) -> Any:
+        """The output that :meth:`publish` wrote as ``line``. Raises ``DataError`` if it can't be one for ``example``."""
+        return line
 
     def draw(self, output: Any) -> str:
         """The output drawn for a terminal."""

@@ -119,10 +119,7 @@ class Training:
         self.decoder = assembly.build_decoder(config, registry, self.settings.validation_decoder)
         self.dev = task.examples("dev")
         self.inputs = [task.input(example) for example in self.dev]
-        self.dev_corpus = Corpus.of(
-            (task.encode_source(input), task.encode_target(example))
-            for input, example in zip(self.inputs, self.dev, strict=True)
-        )
+        self.dev_corpus = self.writable()
         kind = torch.optim.AdamW if self.settings.optimizer == "adamw" else torch.optim.Adam
         options = {"weight_decay": self.settings.weight_decay} if kind is torch.optim.AdamW else {}
         self.optimizer: Any = kind(
@@ -187,6 +184,21 @@ class Training:
             if last:
                 return 0
             self.update(self.next_update())
+
+    def writable(self) -> Corpus:
+        """The dev examples whose targets the vocabulary can write; the others have no loss, but are scored."""
+        pairs, without = [], []
+        for input, example in zip(self.inputs, self.dev, strict=True):
+            try:
+                pairs.append((self.task.encode_source(input), self.task.encode_target(example)))
+            except DataError as error:
+                without.append(str(error))
+        if without:
+            self.reporter.say(
+                f"{len(without)} of {len(self.dev)} dev examples can't be written and count in the score, "
+                f"but not in the loss; the first: {without[0]}"
+            )
+        return Corpus.of(pairs)
 
     # --- the data ---------------------------------------------------------------------------------
 
@@ -466,7 +478,8 @@ class Training:
         batch = collate(self.corpus, part, self.specials).to(self.accelerator.device)
         self.accelerator.backward(self.loss(batch) * 0.0)
         self.optimizer.zero_grad()
-        longest = int(self.dev_corpus.sources.lengths.argmax())
+        sources = [len(self.task.encode_source(input)) for input in self.inputs]
+        longest = sources.index(max(sources))
         with self.accelerator.autocast():
             found = decode(self.model, self.task, self.decoder, [self.inputs[longest]], [longest])
         output = self.task.decode(found[longest][0].ids, self.inputs[longest])

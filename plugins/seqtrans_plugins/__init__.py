@@ -1,6 +1,7 @@
-"""The catalogue of what is built in: sources, position schemes, attentions and decoders, each in a file of its own.
+"""The catalogue of what is built in: sources, position schemes, attentions and decoders.
 
-Only what can be set stands here; the files, which need torch, are imported when a component is built.
+Only what can be set stands here; each component has a file of its own, which needs torch and is
+imported when it is built.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Beam search with the paper's length penalty (section 6.1).
 
-Each step keeps the ``width`` best extensions of a sentence's live hypotheses. Those that end with eos leave the beam
-as finished; the others live on, so a beam of one is greedy search and a beam wide enough is exhaustive.
-A sentence is done when no live hypothesis can still beat its worst wanted finished one: a log-probability only falls
-from here on, so the best that a live one can score is what it has now under the mildest penalty it can still reach.
+Each step keeps the ``width`` best extensions of a sentence's live hypotheses. Those that end with
+eos leave the beam as finished; the others live on, so a beam of one is greedy search and a beam
+wide enough is exhaustive. A sentence is done when no live hypothesis can still beat its worst
+wanted finished one: a log-probability only falls from here on, so the best that a live one can
+score is what it has now under the mildest penalty it can still reach.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Finished:
 
 @dataclass
 class Live:
-    """The live hypotheses, best first: N sentences with W each; one with fewer repeats its best at -inf."""
+    """The live hypotheses, best first: N sentences, W each; one with fewer fills up at -inf."""
 
     sentences: Tensor  # [N]
     ids: Tensor  # [N, W, t], bos first
@@ -83,7 +84,7 @@ class Beam(Decoder):
         return [sentence.hypotheses or [nothing] for sentence in finished]
 
     def extend(self, live: Live, scores: Tensor) -> tuple[Live, Tensor]:
-        """The best extensions by ``scores`` [N·W, V], best first, and which hypothesis [N, W'] each extends."""
+        """The best by ``scores`` [N·W, V], best first, and which hypothesis [N, W'] each extends."""
         symbols = scores.shape[1]
         totals = (live.total.flatten()[:, None] + scores).view(len(live.total), -1)  # [N, W·V]
         total, flat = totals.topk(min(self.width, totals.shape[1]), dim=1)
@@ -92,7 +93,7 @@ class Beam(Decoder):
         return Live(live.sentences, torch.cat([ids, tokens[:, :, None]], 2), total), parents
 
     def finish(self, live: Live, finished: list[Finished], limits: Tensor, eos: int) -> None:
-        """Move the hypotheses that end with eos to the finished ones; -inf remains in their place."""
+        """Move what ends with eos to the finished hypotheses; -inf remains in its place."""
         length = live.ids.shape[2] - 1
         ended = (live.ids[:, :, -1] == eos) & live.total.isfinite()
         scores = live.total / length_penalty(length, self.alpha).to(live.total.device)

@@ -10,7 +10,7 @@ from seqtrans_plugins import DecoderSettings
 
 
 class Greedy(Decoder):
-    """Takes the best symbol that may come next, in every sentence at once; finished sentences leave the batch."""
+    """Takes the best symbol that may come next, in all sentences at once; finished ones leave."""
 
     most = 1
 
@@ -23,25 +23,25 @@ class Greedy(Decoder):
         state = scorer.start(request.source, request.mask)
         alive = torch.arange(len(limits), device=device)  # which sentence each row is
         total = torch.zeros(len(limits), dtype=torch.float64, device=device)
+        truncated = torch.zeros(len(limits), dtype=torch.bool, device=device)
         tokens = torch.full_like(limits, scorer.vocabulary.bos)
         chosen: list[tuple[Tensor, Tensor]] = []  # at each step: sentences, their symbols
-        truncated = torch.zeros(len(limits), dtype=torch.bool, device=device)
-        step = 0
         while len(alive):
             logits = scorer.advance(tokens[:, None], state)[:, -1]
-            step += 1
-            last = limits[alive] <= step
+            last = limits[alive] <= len(chosen) + 1
             scores = admissible(logits.float().log_softmax(-1), scorer.vocabulary, last, constraint)
             best, tokens = scores.max(-1)
+            dead = best.isneginf()
+            tokens = tokens.masked_fill(dead, eos)
             total[alive] += best.double()
+            truncated[alive] = last | dead
             chosen.append((alive, tokens))
-            truncated[alive] = last
-            if constraint is not None:
-                constraint.advance(tokens)
             going = (tokens != eos).nonzero()[:, 0]
             if len(going) < len(alive):
                 state, alive, tokens = state.select(going), alive[going], tokens[going]
                 constraint = None if constraint is None else constraint.select(going)
+            if constraint is not None:
+                constraint.advance(tokens)
         ids: list[list[int]] = [[] for _ in limits]
         for sentences, symbols in chosen:
             for sentence, symbol in zip(sentences.tolist(), symbols.tolist(), strict=True):

@@ -23,4 +23,5 @@ class Learned(PositionScheme):
         nn.init.normal_(self.table.weight, std=shape.width**-0.5)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + self.table(at)
+        vectors: Tensor = self.table(at)
+        return x + vectors

@@ -1,7 +1,8 @@
-"""Sampling: draws each symbol from the model's distribution, sharpened, cut to the ``top_k`` and to the ``top_p``.
+"""Sampling: draws each symbol from the distribution, sharpened, cut to ``top_k`` and ``top_p``.
 
-Each sentence has its own stream of random numbers, seeded by the setting and the sentence's own source, so that what
-is drawn for it depends neither on the batch it stands in nor on its place there.
+Each sentence has its own stream of random numbers, seeded by the setting and the sentence's own
+source, so that what is drawn for it depends neither on the batch it stands in nor on its place
+there.
 """
 
 from __future__ import annotations
@@ -19,11 +20,8 @@ class Sampling(Decoder):
     """Draws ``count`` outputs for each sentence; those that come out alike are given once."""
 
     def __init__(self, settings: SamplingSettings) -> None:
-        self.temperature, self.top_k, self.top_p = (
-            settings.temperature,
-            settings.top_k,
-            settings.top_p,
-        )
+        self.temperature = settings.temperature
+        self.top_k, self.top_p = settings.top_k, settings.top_p
         self.seed, self.extra = settings.seed, settings.extra
 
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
@@ -41,6 +39,7 @@ class Sampling(Decoder):
             constraint = constraint.select(owner)
         alive = torch.arange(len(owner), device=device)
         total = [0.0] * len(owner)
+        truncated = [False] * len(owner)
         ids: list[list[int]] = [[] for _ in owner]
         tokens = torch.full_like(owner, vocabulary.bos)
         while len(alive):
@@ -56,24 +55,31 @@ class Sampling(Decoder):
             # The largest of logits plus Gumbel noise is a draw from their softmax.
             noise = -torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))
             tokens = (self.sharpen(scores).double() + noise).argmax(-1)
+            dead = scores.isneginf().all(-1)
+            tokens = tokens.masked_fill(dead, vocabulary.eos)
             values = scores.gather(1, tokens[:, None])[:, 0]
-            for row, token, value in zip(
-                alive.tolist(), tokens.tolist(), values.tolist(), strict=True
+            for row, token, value, cut in zip(
+                *(t.tolist() for t in (alive, tokens, values, last | dead)), strict=True
             ):
                 ids[row].append(token)
                 total[row] += value
-            if constraint is not None:
-                constraint.advance(tokens)
+                truncated[row] = cut
             going = (tokens != vocabulary.eos).nonzero()[:, 0]
             if len(going) < len(alive):
                 state, alive, tokens = state.select(going), alive[going], tokens[going]
                 constraint = None if constraint is None else constraint.select(going)
+            if constraint is not None:
+                constraint.advance(tokens)
         drawn = [
-            Hypothesis(tuple(symbols[:-1]), value, value, len(symbols) >= limit)
-            for symbols, value, limit in zip(ids, total, limits.tolist(), strict=True)
+            Hypothesis(tuple(symbols[:-1]), value, value, cut)
+            for symbols, value, cut in zip(ids, total, truncated, strict=True)
         ]
+        # Rows that drew the same differ in the last bits of their scores: alike is what reads alike.
         return [
-            sorted(set(drawn[first : first + count]), key=lambda h: (-h.score, h.ids))
+            sorted(
+                {h.ids: h for h in drawn[first : first + count]}.values(),
+                key=lambda h: (-h.score, h.ids),
+            )
             for first in range(0, len(drawn), count)
         ]
 
@@ -85,7 +91,7 @@ class Sampling(Decoder):
         )
 
     def sharpen(self, scores: Tensor) -> Tensor:
-        """Scores [R, V] at this temperature, -inf beyond the top k symbols and the smallest set that holds top p."""
+        """Scores [R, V] at this temperature, -inf beyond ``top_k`` and ``top_p``."""
         scores = scores / self.temperature
         if self.top_k:
             worst = scores.topk(min(self.top_k, scores.shape[1]), dim=1).values[:, -1:]

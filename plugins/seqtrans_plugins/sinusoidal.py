@@ -20,4 +20,4 @@ class Sinusoidal(PositionScheme):
         super().__init__()
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + sinusoid(at, x.shape[-1])
+        return (x + sinusoid(at, x.shape[-1])).to(x.dtype)  # the sum in fp32, too

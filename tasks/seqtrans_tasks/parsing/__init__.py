@@ -86,8 +86,15 @@ class ParsingSettings(Settings):
         0.0,
         ge=0,
         le=1,
-        description="in training, put another constituent of the same label in the place of each with this "
-        "probability, a new one each epoch",
+        description="in training, exchange each constituent with this probability for another that has "
+        "the same label and the same parent's label, anew in each epoch",
+    )
+    word_swap: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="in training, exchange each word of an open class with this probability for another "
+        "with the same tag, anew in each epoch",
     )
     input: Literal["words", "raw", "tagged"] = Field(
         "words",

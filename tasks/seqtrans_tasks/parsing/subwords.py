@@ -5,11 +5,12 @@ Each word begins with a blank of its own, by which the pieces that begin a word 
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from random import Random
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from seqtrans.task import Vocabulary
 
@@ -35,7 +36,6 @@ class Subwords:
             for piece, _ in sorted(self.tokenizer.get_vocab().items(), key=lambda item: item[1])
         ]
         self.known: dict[str, tuple[int, ...]] = {}
-        self.ranks: dict[tuple[str, str], int] | None = None
 
     @classmethod
     def learn(cls, words: Iterable[str], size: int) -> Subwords:
@@ -73,35 +73,36 @@ class Subwords:
         return self.known[word]
 
     def encode_with_dropout(
-        self, words: Sequence[str], dropout: float, random: np.random.Generator
+        self, words: Sequence[str], dropout: float, random: Random
     ) -> list[int]:
         """As :meth:`encode`, each merge skipped with probability ``dropout`` (BPE-dropout, Provilkov et al., 2020).
 
         Written out here since the library's own dropout can't be seeded.
         """
-        if self.ranks is None:
-            self.ranks = self.merges()
-        ids = {piece: id for id, piece in enumerate(self.pieces)}
-        found = []
+        found: list[int] = []
         for word in words:
             pieces = self.characters(word)
             while len(pieces) > 1:
                 ranked = [
                     (rank, place)
-                    for place, pair in enumerate(zip(pieces, pieces[1:], strict=False))
-                    if (rank := self.ranks.get(pair)) is not None and random.random() >= dropout
+                    for place, pair in enumerate(pairwise(pieces))
+                    if (rank := self.merges.get(pair)) is not None and random.random() >= dropout
                 ]
                 if not ranked:
                     break
                 _, place = min(ranked)
                 pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
-            found.extend(FIRST + ids[piece] for piece in pieces)
+            found.extend(FIRST + self.ids[piece] for piece in pieces)
         return found
 
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The number of each piece."""
+        return {piece: number for number, piece in enumerate(self.pieces)}
+
+    @cached_property
     def merges(self) -> dict[tuple[str, str], int]:
         """The rank of each merge."""
-        import json
-
         merges = json.loads(self.content)["model"]["merges"]
         return {(first, second): rank for rank, (first, second) in enumerate(merges)}
 
@@ -114,8 +115,3 @@ class Subwords:
 def size_for(words: int) -> int:
     """How many pieces suit so many words of training text: one for 40, from 500 to the paper's 16,000."""
     return min(16_000, max(500, words // 40))
-
-
-def counted(words: Iterable[str]) -> Counter[str]:
-    """Words by their number."""
-    return Counter(words)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,15 +17,14 @@ from seqtrans.data import Corpus, read_json
 from seqtrans.errors import DataError
 from seqtrans.task import Constraint, Score, Task, Vocabulary
 from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, treebank
+from seqtrans_tasks.parsing.augment import Variations
 from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
 from seqtrans_tasks.parsing.drawing import draw, svg
 from seqtrans_tasks.parsing.linear import Linearisation
 from seqtrans_tasks.parsing.subwords import Subwords, size_for
 from seqtrans_tasks.parsing.tags import Tagger
 from seqtrans_tasks.parsing.tree import (
-    Leaf,
     Node,
-    Tree,
     escape,
     leaves,
     read_tree_lines,
@@ -65,11 +64,7 @@ class Parsing(Task):
         splits: dict[str, list[Node]] = {}
         summary: dict[str, Any] = {"name": self.name(), "splits": {}}
         for split, raw in self.raw().items():
-            account = Account()
-            steps = self.steps(split)
-            trees = [tree for node in raw if (tree := clean(node, steps, account)) is not None]
-            if not trees:
-                raise DataError(f"nothing is left of the {split} trees: {account.text()}.")
+            trees, account = self.cleaned(split, raw)
             splits[split] = trees
             summary["splits"][split] = {
                 "account": account.as_dict(),
@@ -108,6 +103,14 @@ class Parsing(Task):
         if settings.treebank is None and settings.train is None:
             return grammar.NAME
         return (settings.treebank or settings.train or Path()).resolve().name
+
+    def cleaned(self, split: str, raw: Iterable[Node]) -> tuple[list[Node], Account]:
+        """The trees of a split, cleaned. Raises ``DataError`` if none is left."""
+        account, steps = Account(), self.steps(split)
+        trees = [tree for node in raw if (tree := clean(node, steps, account)) is not None]
+        if not trees:
+            raise DataError(f"nothing is left of the {split} trees: {account.text()}.")
+        return trees, account
 
     def steps(self, split: str) -> Steps:
         """What is done to the trees of a split."""
@@ -162,6 +165,22 @@ class Parsing(Task):
         self.tagger = Tagger.from_json(content)
         self.loaded: dict[str, list[Node]] = {}
         self.corpus: Corpus | None = None
+        self.variations: Variations | None = None
+
+    def open_split(self, split: str, folder: Path) -> None:
+        settings = self.settings
+        raw: Iterable[Node] | None
+        if settings.treebank is None and settings.train is None:
+            raw = grammar.write_treebank().get(split)
+        else:
+            files = self.files(split) if split in SPLITS else []
+            raw = (node for _, node in treebank.read_files(files)) if files else None
+        if raw is None:
+            raise DataError(f"the data {self.name()} has no split {split!r}.")
+        trees, _ = self.cleaned(split, raw)
+        fingerprint = treebank.fingerprint(trees)
+        self.summary = {"name": self.name(), "splits": {split: {"fingerprint": fingerprint}}}
+        self.loaded = {split: trees}
 
     @property
     def source_vocabulary(self) -> Vocabulary:
@@ -182,6 +201,12 @@ class Parsing(Task):
             with path.open(encoding="utf-8", newline="\n") as lines:
                 self.loaded[split] = [t for t in read_tree_lines(lines, str(path)) if t is not None]
         return self.loaded[split]
+
+    def data(self, split: str) -> tuple[str, str]:
+        if split not in self.summary["splits"]:
+            there = ", ".join(self.summary["splits"])
+            raise DataError(f"there is no split {split!r}; there are: {there}.")
+        return self.summary["name"], self.summary["splits"][split]["fingerprint"]
 
     def describe(self) -> Iterator[str]:
         yield f"treebank {self.summary['name']}{SYNTHETIC if self.summary['name'] == grammar.NAME else ''}"
@@ -221,17 +246,21 @@ class Parsing(Task):
 
     def training(self, epoch: int, seed: int) -> Corpus:
         settings = self.settings
-        fixed = not (settings.subword_dropout or settings.swap or settings.silver)
+        varied = bool(settings.swap or settings.word_swap)
+        fixed = not (varied or settings.subword_dropout or settings.silver)
         if fixed and self.corpus is not None:
             return self.corpus
-        random = np.random.default_rng((seed, epoch, 1))
+        random = Random(f"{seed} {epoch}")
         trees = list(self.examples("train"))
         if settings.silver is not None:
-            silver = self.examples("silver")
-            times = np.floor(settings.silver_weight + random.random(len(silver))).astype(int)
-            trees += [
-                tree for tree, n in zip(silver, times.tolist(), strict=True) for _ in range(n)
-            ]
+            for tree in self.examples("silver"):
+                trees += [tree] * int(settings.silver_weight + random.random())
+        if varied:
+            if self.variations is None:
+                self.variations = Variations(
+                    self.examples("train"), settings.swap, settings.word_swap
+                )
+            trees = [self.variations.vary(tree, random) for tree in trees]
         pairs = []
         for tree in trees:
             words = [unescape(leaf.word) for leaf in leaves(tree)]
@@ -296,6 +325,36 @@ class Parsing(Task):
 
     def write(self, output: Parse) -> str:
         return write_tree(output.tree)
+
+    def publish(self, output: Parse) -> str:
+        """The tree with each word replaced by its number, counted from 0; after a tab, what was repaired, if anything was."""
+        numbered = copy(output.tree)
+        for number, leaf in enumerate(leaves(numbered)):
+            leaf.word = str(number)
+        line = write_tree(numbered)
+        return f"{line}\t{json.dumps(output.repairs)}" if output.repairs else line
+
+    def recover(self, line: str, example: Node) -> Parse:
+        tree, _, repairs = line.partition("\t")
+        root = read_tree(tree, "the line")
+        numbered, words = leaves(root), self.input(example).words
+        if [leaf.word for leaf in numbered] != [str(number) for number in range(len(words))]:
+            raise DataError(
+                f"the leaves of the tree must be numbered from 0 to {len(words) - 1} in their order, "
+                "one for each word of the sentence."
+            )
+        for leaf, word in zip(numbered, words, strict=True):
+            leaf.word = word
+        try:
+            counts: Any = json.loads(repairs or "{}")
+        except ValueError:
+            counts = None
+        if not isinstance(counts, dict) or not all(
+            rule in repair.RULES and type(times) is int and times > 0
+            for rule, times in counts.items()
+        ):
+            raise DataError(f"what follows the tree is no count of repairs: {repairs!r}.")
+        return Parse(root, Counter(counts))
 
     def draw(self, output: Parse) -> str:
         return draw(output.tree)
