@@ -35,7 +35,7 @@ class Attention(nn.Module):
     """Attention dropout (not in the paper); set by the layer."""
 
     def sees(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
-        """Bool [T, K]: which keys a query may look at, causality apart; ``None`` for all of them."""
+        """Bool [T, K]: which keys a query may look at, causality apart; ``None``: all of them."""
         return None
 
     def forward(
@@ -75,7 +75,7 @@ def view(
     key_at: Tensor,
     causal: bool,
 ) -> Tensor | None:
-    """All that hides keys, as a bool mask broadcastable to [B, H, T, K]; ``None`` if nothing does."""
+    """All that hides keys, as a mask broadcastable to [B, H, T, K]; ``None`` if nothing does."""
     if causal:
         behind = key_at[None, :] <= query_at[:, None]  # [T, K]
         seen = behind if seen is None else seen & behind
@@ -86,7 +86,7 @@ def view(
 
 
 def weights(q: Tensor, k: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """The plain twin of the fused kernel: softmax(qk/√d) [B, H, T, K], zero where ``mask`` hides."""
+    """The plain twin of the fused kernel: softmax(qk/√d) [B, H, T, K], 0 where ``mask`` hides."""
     logits = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
     if bias is not None:
         logits = logits + bias
@@ -197,8 +197,8 @@ class MultiHead(nn.Module):
         """Attention of ``x`` [R, T, D] over a memory ``keys``, ``values`` [M, H, S, D/H].
 
         R is a multiple of M: each run of R/M rows shares one row of the memory, which is never
-        copied. ``key_mask`` [M, S] is True where there is memory; ``bias`` [M, H, R/M·T, S] is added
-        to the logits.
+        copied. ``key_mask`` [M, S] is True where there is memory; ``bias`` [M, H, R/M·T, S] is
+        added to the logits.
         """
         fold = len(x) // len(keys)
         q = self.split(self.query(x))  # [R, H, T, D/H]

@@ -1,7 +1,8 @@
-"""Prepared corpora, the updates of an epoch, and the batches they are collated into: the only maker of padding masks.
+"""Prepared corpora, the updates of an epoch, and their batches: the only maker of padding masks.
 
-An epoch is a list of updates, a pure function of (seed, epoch): the same on every process, whatever their number.
-Each update is then cut into parts, one for each process and accumulation step. So neither changes what an update sees.
+An epoch is a list of updates, a pure function of (seed, epoch): the same on every process, whatever
+their number. Each update is then cut into parts, one for each process and accumulation step. So
+neither changes what an update sees.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,10 @@ Array = NDArray[np.int64]
 
 
 class Ragged:
-    """Sequences of different lengths, end to end in one array [total, ...], which may be mapped from a file."""
+    """Sequences of different lengths, end to end in one array [total, ...], perhaps a mapped file.
+
+    Number i is ``values[ends[i - 1] : ends[i]]``.
+    """
 
     def __init__(self, values: NDArray[np.generic], ends: Array) -> None:
         self.values, self.ends = values, ends
@@ -38,12 +43,28 @@ class Ragged:
         return len(self.ends)
 
     def __getitem__(self, number: int) -> NDArray[np.generic]:
-        return self.values[self.ends[number - 1] if number else 0 : self.ends[number]]
+        return self.values[self.ends[number] - self.lengths[number] : self.ends[number]]
 
-    @property
+    @cached_property
     def lengths(self) -> Array:
         """The length of each."""
         return np.diff(self.ends, prepend=0)
+
+    def rows(self, numbers: Array, value: int = 0) -> tuple[NDArray[np.generic], Array]:
+        """The sequences ``numbers`` filled up on the right, [B, longest, ...], and their lengths.
+
+        Ids become int64, features stay as they are. All rows are fetched at once: with one small
+        array for each, an update of short sequences takes longer to collate than to compute.
+        """
+        lengths = self.lengths[numbers]
+        at = np.arange(lengths.max(initial=0))
+        places = (self.ends[numbers] - lengths)[:, None] + at
+        kind = np.int64 if np.issubdtype(self.values.dtype, np.integer) else self.values.dtype
+        if not places.size or not len(self.values):
+            return np.full((*places.shape, *self.values.shape[1:]), value, kind), lengths
+        values = self.values[np.minimum(places, len(self.values) - 1)].astype(kind, copy=False)
+        values[at >= lengths[:, None]] = value
+        return values, lengths
 
 
 @dataclass(frozen=True)
@@ -116,12 +137,13 @@ def epoch_updates(
     longest_source: int | None = None,
     longest_target: int | None = None,
 ) -> list[Array]:
-    """The updates of an epoch: lists of example numbers, every example once, in a random order of updates.
+    """The updates of an epoch: lists of example numbers, in a random order.
 
-    Examples with a longer source or target than wanted are left out.
+    Every example comes once, but those with a longer source or target than wanted.
 
-    The examples of one update are of like length, and padded to the longest take at most ``tokens`` positions on
-    the source side and at most ``tokens`` on the target side, eos included; a longer example has one of its own.
+    The examples of one update are of like length, and padded to the longest take at most ``tokens``
+    positions on the source side and at most ``tokens`` on the target side, eos included; a longer
+    example has an update of its own.
     """
     random = np.random.default_rng((seed, epoch))
     source, target = corpus.sources.lengths, corpus.targets.lengths + 1
@@ -132,13 +154,12 @@ def epoch_updates(
     if longest_target is not None:
         fits &= target - 1 <= longest_target
     order = order[fits[order]]
-    updates, first, widest_source, widest_target = [], 0, 0, 0
-    for place, number in enumerate(order):
-        widest_source = max(widest_source, int(source[number]))
-        widest_target = max(widest_target, int(target[number]))
-        if (place - first + 1) * max(widest_source, widest_target) > tokens and place > first:
+    updates, first, widest = [], 0, 0
+    for place, width in enumerate(np.maximum(source, target)[order].tolist()):
+        widest = max(widest, width)
+        if (place - first + 1) * widest > tokens and place > first:
             updates.append(order[first:place])
-            first, widest_source, widest_target = place, int(source[number]), int(target[number])
+            first, widest = place, width
     if first < len(order):
         updates.append(order[first:])
     return [updates[i] for i in random.permutation(len(updates))]
@@ -150,39 +171,47 @@ def cut(update: Array, parts: int) -> list[Array]:
 
 
 def pad(sequences: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor]:
-    """Sequences [length, ...] as one tensor [B, longest, ...], filled up on the right, and their mask [B, longest]."""
+    """Sequences [length, ...] filled up on the right, [B, longest, ...], and a mask [B, longest].
+
+    The mask is True where there is something.
+    """
     padded = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True, padding_value=value)
     lengths = torch.tensor([len(s) for s in sequences])
     return padded, torch.arange(padded.shape[1])[None, :] < lengths[:, None]
 
 
-def tensor(values: NDArray[np.generic]) -> Tensor:
-    """Ids as int64, features as they are."""
-    whole = np.issubdtype(values.dtype, np.integer)
-    return torch.from_numpy(values.astype(np.int64) if whole else np.array(values))
-
-
 def collate(
     corpus: Corpus, numbers: Sequence[int] | Array, specials: tuple[int, int, int]
 ) -> Batch:
-    """The examples ``numbers`` of a corpus as one batch; ``specials`` are the target's (pad, bos, eos).
+    """The examples ``numbers`` of a corpus as one batch.
 
-    An empty list gives the batch of the first example with every target padded away, which has no loss: what a
-    process computes when an update has nothing left for it.
+    ``specials`` are the target's (pad, bos, eos). An empty list gives a batch without any loss:
+    the shortest source and no target. That is what a process computes when an update has nothing
+    left for it, since all have to go forward and backward together.
     """
     padding, bos, eos = specials
-    chosen = list(numbers) or [0]
-    source, mask = pad([tensor(corpus.sources[i]) for i in chosen])
-    targets = [tensor(corpus.targets[i]) for i in chosen]
-    target_in, _ = pad([torch.cat([torch.tensor([bos]), t]) for t in targets], padding)
-    target_out, _ = pad([torch.cat([t, torch.tensor([eos])]) for t in targets], padding)
-    if not len(numbers):
-        target_out = torch.full_like(target_out, padding)
-    return Batch(source, mask, target_in, target_out)
+    chosen = np.asarray(numbers, np.int64)
+    empty = not len(chosen)
+    if empty:
+        chosen = corpus.sources.lengths.argmin(keepdims=True)
+    source, lengths = corpus.sources.rows(chosen)
+    mask = np.arange(source.shape[1]) < lengths[:, None]
+    if empty:
+        target = np.full((1, 1), padding)
+        return Batch(*map(torch.from_numpy, (source, mask, np.full((1, 1), bos), target)))
+    target, lengths = corpus.targets.rows(chosen, padding)
+    side = np.full((len(chosen), 1), bos), np.full((len(chosen), 1), padding)
+    target_in = np.concatenate([side[0], target], 1)
+    target_out = np.concatenate([target, side[1]], 1)
+    target_out[np.arange(len(chosen)), lengths] = eos
+    return Batch(*map(torch.from_numpy, (source, mask, target_in, target_out)))
 
 
 def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Sequence numbers in batches of like length, longest first, of at most ``tokens`` padded positions each."""
+    """Sequence numbers in batches of like length, longest first.
+
+    Padded, a batch takes at most ``tokens`` positions; a longer sequence has a batch of its own.
+    """
     batches: list[list[int]] = []
     for number in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens:

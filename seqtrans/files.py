@@ -1,11 +1,17 @@
-"""Files that are either whole or not there: written under a temporary name, synced, then renamed."""
+"""Files that are either whole or not there: written under a temporary name, synced, then renamed.
+
+A process killed at any moment leaves nothing but temporaries, ``.NAME.PID.tmp`` beside the final
+name, which :func:`sweep` deletes.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,65 +21,85 @@ from typing import TextIO
 from seqtrans.errors import SeqtransError
 
 MANIFEST = "manifest.json"
+TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
+FULL = (errno.ENOSPC, errno.EDQUOT)
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+
+
+def temporary_for(path: Path) -> Path:
+    """Where this process writes what is to become ``path``."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that becomes ``folder``, with a manifest of its files, if the block ends well.
+    """A temporary folder that becomes ``folder``, with a manifest, if the block ends well.
 
-    An existing ``folder`` is replaced only then. Raises ``SeqtransError`` if the disk is full; nothing is left behind.
+    An existing ``folder`` is replaced only then. Raises ``SeqtransError`` if the disk is full or
+    the place can't be written to; nothing is left behind.
     """
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = temporary_for(folder)
+    delete(temporary)
     try:
         with writing(folder):
             temporary.mkdir(parents=True)
             yield temporary
-            files = sorted(p for p in temporary.rglob("*") if p.is_file())
+            inside = sorted(temporary.rglob("*"))
             manifest = {
                 str(path.relative_to(temporary)): {
                     "bytes": path.stat().st_size,
                     "sha256": digest(path),
                 }
-                for path in files
+                for path in inside
+                if path.is_file()
             }
             (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            for path in [*files, temporary / MANIFEST, temporary]:
+            for path in [*inside, temporary / MANIFEST, temporary]:
                 sync(path)
-            if folder.exists():
-                shutil.rmtree(folder)
+            discard(folder)
             temporary.rename(folder)
             sync(folder.parent)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        delete(temporary)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file that appears, or replaces the old one, all at once. Raises ``SeqtransError`` if the disk is full."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file that appears, or replaces the old one, all at once.
+
+    Raises ``SeqtransError`` if the disk is full or the place can't be written to.
+    """
+    temporary = temporary_for(path)
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-            sync(temporary)
-            temporary.rename(path)
+            put(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        delete(temporary)
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """A text file to write to, which appears under its name only if the block ends well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A text file to write to, which appears under its name only if the block ends well.
+
+    Raises ``SeqtransError`` if the disk is full or the place can't be written to.
+    """
+    temporary = temporary_for(path)
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("w", encoding="utf-8", newline="\n") as file:
                 yield file
-            sync(temporary)
-            temporary.rename(path)
+            put(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        delete(temporary)
+
+
+def put(temporary: Path, path: Path) -> None:
+    """Rename a finished file, once its content is on the disk."""
+    sync(temporary)
+    temporary.rename(path)
+    sync(path.parent)
 
 
 @contextmanager
@@ -82,31 +108,93 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno in FULL:
             raise SeqtransError(
-                f"{path} can't be written: no space left on the device; what was there before is intact."
+                f"{path} can't be written: no space left on the device; "
+                "what was there before is intact."
             ) from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno in REFUSED:
             raise SeqtransError(f"{path} can't be written: {error.strerror}.") from None
         raise
 
 
+def discard(folder: Path) -> None:
+    """Delete a folder, if it is there, so that no moment shows a part of it under its name."""
+    doomed = temporary_for(folder).with_name(f".{folder.name}.old.{os.getpid()}.tmp")
+    delete(doomed)
+    if folder.is_dir():
+        folder.rename(doomed)
+        delete(doomed)
+
+
+def delete(path: Path) -> None:
+    """Delete a file or folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Delete the temporaries in ``folder`` of processes that are dead, and former ones of this."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        found = TEMPORARY.fullmatch(path.name)
+        if found and not other_lives(int(found[1])):
+            delete(path)
+
+
+def other_lives(number: int) -> bool:
+    """Whether a process of that number runs that isn't this one."""
+    if number == os.getpid():
+        return False
+    try:
+        os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a run folder against other processes that would write into it.
+
+    Raises ``SeqtransError`` if one holds it already. A lock goes with its process, however it ends.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SeqtransError(
+                f"another process is training in {folder}; choose another run=FOLDER."
+            ) from None
+        yield
+
+
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that :func:`whole_folder` wrote; ``None`` if every file is as it was."""
+    """What is wrong with a folder that :func:`whole_folder` wrote; ``None`` if nothing is."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except OSError:
+        listed = {str(k): (int(v["bytes"]), str(v["sha256"])) for k, v in manifest.items()}
+    except FileNotFoundError:
         return "it has no manifest"
-    except ValueError:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return "its manifest can't be read"
-    for name, entry in manifest.items():
+    for name, (size, checksum) in listed.items():
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"
-        if path.stat().st_size != entry["bytes"]:
-            return f"{name} has {path.stat().st_size:,} bytes, not {entry['bytes']:,}"
-        if digest(path) != entry["sha256"]:
-            return f"the content of {name} has changed"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size:,} bytes, not {size:,}"
+        try:
+            if digest(path) != checksum:
+                return f"the content of {name} has changed"
+        except OSError as error:
+            return f"{name} can't be read: {error.strerror}"
     return None
 
 

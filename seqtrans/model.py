@@ -145,7 +145,7 @@ class Stack(nn.Module):
 
 @dataclass
 class LayerState:
-    """What one decoder layer remembers: its past, and the memory's keys and values [M, H, S, D/H]."""
+    """What a decoder layer remembers: its past, and the memory's keys and values [M, H, S, D/H]."""
 
     keys: Tensor
     values: Tensor
@@ -170,7 +170,7 @@ class State:
     """[M, S]: which unit each memory position belongs to."""
 
     def select(self, rows: Tensor) -> State:
-        """The state of ``rows`` [R'], in that order, each as often as named; this one is left alone.
+        """The state of ``rows`` [R'], in that order, each as often as named; this is left alone.
 
         The memory is copied only if it must be, and stays one per sentence as long as every
         sentence keeps equally many rows.

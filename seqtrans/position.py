@@ -24,7 +24,7 @@ class PositionScheme(nn.Module):
         return x
 
     def rotate(self, heads: Tensor, at: Tensor) -> Tensor:
-        """Queries or keys ``heads`` [B, H, T, D/H], turned by ``at`` [T]; keys are cached turned."""
+        """Queries or keys ``heads`` [B, H, T, D/H], turned by ``at`` [T]; so keys are cached."""
         return heads
 
     def bias(self, queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:

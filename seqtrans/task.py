@@ -90,10 +90,12 @@ class Task(ABC):
         """Read what ``prepare`` wrote. The raw data need not be there any more."""
 
     def open_split(self, split: str, folder: Path) -> None:
-        """Read the raw data as far as ``examples``, ``data``, ``recover`` and ``score`` need it for one split.
+        """Read the raw data as far as ``examples``, ``data``, ``recover`` and ``score`` need.
 
-        ``folder`` exists and is empty, and everything is prepared in it; a task that can score with less may
-        override this. Raises ``DataError`` if the data is not there.
+        They are asked for this split alone, and nothing else is asked.
+
+        ``folder`` is an empty one. By default everything is prepared in it, for a task that
+        cannot do with less. Raises ``DataError`` if the data is not there.
         """
         self.prepare(folder)
         self.open(folder)
@@ -116,10 +118,11 @@ class Task(ABC):
         """
 
     def data(self, split: str) -> tuple[str, str]:
-        """What the data is called in results, and the SHA-256 of a split, equal only for equal examples in equal order.
+        """What the data is called in results, and a fingerprint of a split.
 
-        Data that a program wrote is called ``synthetic``, or by a name that begins so. By default the name is the
-        task's, and the fingerprint is that of its references.
+        Data that a program wrote is called ``synthetic``, or by a name that begins so. The
+        fingerprint is a SHA-256, equal only for equal examples in equal order; by default it is
+        that of the references.
         """
         digest = hashlib.sha256()
         for example in self.examples(split):
@@ -128,7 +131,7 @@ class Task(ABC):
 
     @abstractmethod
     def training(self, epoch: int, seed: int) -> Corpus:
-        """What one epoch trains on: a function of (epoch, seed) alone, so that it can be resumed."""
+        """What an epoch trains on: a function of (epoch, seed) alone, so that it can be resumed."""
 
     @abstractmethod
     def input(self, example: Any) -> Any:
@@ -170,14 +173,14 @@ class Task(ABC):
         return str(output)
 
     def publish(self, output: Any) -> str:
-        """One line for one output, without what the licence of the data may keep from being published.
+        """One line for one output, without what a licence of the data may forbid to publish.
 
-        Whatever ``score`` looks at stands in it, or comes back from the example in :meth:`recover`.
+        What ``score`` looks at stands in it, or comes back from the example in :meth:`recover`.
         """
         return self.write(output)
 
     def recover(self, line: str, example: Any) -> Any:
-        """The output that :meth:`publish` wrote as ``line``. Raises ``DataError`` if it can't be one for ``example``."""
+        """The output that :meth:`publish` wrote. Raises ``DataError`` if it fits no ``example``."""
         return line
 
     def draw(self, output: Any) -> str:

@@ -17,6 +17,8 @@ from torch import Tensor
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer, admissible, length_penalty
 from seqtrans_plugins import BeamSettings
 
+DEAD = float("-inf")
+
 
 @dataclass
 class Finished:
@@ -37,7 +39,7 @@ class Finished:
 
 @dataclass
 class Live:
-    """The live hypotheses, best first: N sentences, W each; one with fewer fills up at -inf."""
+    """Live hypotheses, best first: N sentences, W each; one with fewer repeats its best at -inf."""
 
     sentences: Tensor  # [N]
     ids: Tensor  # [N, W, t], bos first
@@ -80,11 +82,10 @@ class Beam(Decoder):
                 if constraint is not None:
                     constraint = constraint.select(rows)
                     constraint.advance(live.ids[:, :, -1].flatten())
-        nothing = Hypothesis((), float("-inf"), float("-inf"), truncated=True)
-        return [sentence.hypotheses or [nothing] for sentence in finished]
+        return [sentence.hypotheses for sentence in finished]
 
     def extend(self, live: Live, scores: Tensor) -> tuple[Live, Tensor]:
-        """The best by ``scores`` [N·W, V], best first, and which hypothesis [N, W'] each extends."""
+        """The best by ``scores`` [N·W, V], and which live hypothesis [N, W'] each extends."""
         symbols = scores.shape[1]
         totals = (live.total.flatten()[:, None] + scores).view(len(live.total), -1)  # [N, W·V]
         total, flat = totals.topk(min(self.width, totals.shape[1]), dim=1)
@@ -105,24 +106,27 @@ class Beam(Decoder):
                 finished[sentence].add(
                     Hypothesis(symbols, float(live.total[row, column]), score, cut)
                 )
-        live.total = live.total.masked_fill(ended, float("-inf"))
+        live.total = live.total.masked_fill(ended, DEAD)
 
     def survivors(
         self, before: Live, live: Live, parents: Tensor, finished: list[Finished], limits: Tensor
     ) -> tuple[Live, Tensor]:
-        """What is still worth searching, and the rows of ``before`` from which it comes."""
-        longest = torch.maximum(
+        """What is still worth searching, and the rows of ``before`` from which it comes.
+
+        Where nothing lives on and nothing is finished, the best so far is, as truncated.
+        """
+        mildest = torch.maximum(
             length_penalty(live.ids.shape[2], self.alpha).to(limits.device),
             length_penalty(limits[live.sentences], self.alpha),
         )
-        bounds = (live.total.max(1).values / longest).tolist()
-        going = torch.tensor(
-            [
-                bound > float("-inf") and finished[sentence].admits(bound)
-                for sentence, bound in zip(live.sentences.tolist(), bounds, strict=True)
-            ],
-            device=limits.device,
-        )
+        bounds = (live.total.max(1).values / mildest).tolist()
+        worthwhile = []
+        for row, (sentence, bound) in enumerate(zip(live.sentences.tolist(), bounds, strict=True)):
+            ended = finished[sentence]
+            if bound == DEAD and not ended.hypotheses:
+                ended.add(Hypothesis(tuple(before.ids[row, 0, 1:].tolist()), DEAD, DEAD, True))
+            worthwhile.append(bound > DEAD and ended.admits(bound))
+        going = torch.tensor(worthwhile, device=limits.device)
         total, order = live.total.sort(dim=1, descending=True, stable=True)
         width = int(total[going].isfinite().sum(1).max()) if going.any() else 0
         total, order = total[:, :width], order[:, :width]

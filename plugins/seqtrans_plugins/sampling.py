@@ -74,7 +74,7 @@ class Sampling(Decoder):
             Hypothesis(tuple(symbols[:-1]), value, value, cut)
             for symbols, value, cut in zip(ids, total, truncated, strict=True)
         ]
-        # Rows that drew the same differ in the last bits of their scores: alike is what reads alike.
+        # Rows that drew the same may differ in the last bits of their scores.
         return [
             sorted(
                 {h.ids: h for h in drawn[first : first + count]}.values(),

@@ -25,8 +25,10 @@ from seqtrans_tasks.parsing.subwords import Subwords, size_for
 from seqtrans_tasks.parsing.tags import Tagger
 from seqtrans_tasks.parsing.tree import (
     Node,
+    copy,
     escape,
     leaves,
+    read_tree,
     read_tree_lines,
     unescape,
     write_tree,
@@ -327,7 +329,7 @@ class Parsing(Task):
         return write_tree(output.tree)
 
     def publish(self, output: Parse) -> str:
-        """The tree with each word replaced by its number, counted from 0; after a tab, what was repaired, if anything was."""
+        """The tree with the number of each word in its place; after a tab the repairs, if any."""
         numbered = copy(output.tree)
         for number, leaf in enumerate(leaves(numbered)):
             leaf.word = str(number)
@@ -340,7 +342,7 @@ class Parsing(Task):
         numbered, words = leaves(root), self.input(example).words
         if [leaf.word for leaf in numbered] != [str(number) for number in range(len(words))]:
             raise DataError(
-                f"the leaves of the tree must be numbered from 0 to {len(words) - 1} in their order, "
+                f"the leaves of the tree must be the numbers from 0 to {len(words) - 1} in order, "
                 "one for each word of the sentence."
             )
         for leaf, word in zip(numbered, words, strict=True):

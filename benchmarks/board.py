@@ -1,0 +1,146 @@
+"""All rows as tables in Markdown, synthetic data apart from all other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.results import Folder, Row, read_row, rows
+from seqtrans.errors import DataError
+from seqtrans.files import write_whole
+from seqtrans.reuse import read_command
+
+BEGIN = "<!-- tables: written by python -m benchmarks board -->"
+END = "<!-- end of tables -->"
+COLUMNS = (
+    "recipe",
+    "seed",
+    "score",
+    "parameters",
+    "updates",
+    "training",
+    "decoding",
+    "decoder",
+    "machine",
+    "signature",
+)
+SYNTHETIC_NOTE = (
+    "Written by a program, for tests and demonstrations. Scores here say nothing about scores on "
+    "real data."
+)
+
+
+def main(argv: list[str]) -> int:
+    """Show all rows as tables, and write them into the README of the results.
+
+    usage: python -m benchmarks board [results=FOLDER]
+
+    There is a table for each data, split and metric; synthetic data stands apart. The README is
+    the one in the folder around the results.
+
+    example: python -m benchmarks board
+    """
+    settings, _ = read_command(argv, Folder)
+    tables = render(map(read_row, rows(settings.results)))
+    readme = readme_of(settings.results)
+    before, after = around(readme)
+    write_whole(readme, before + tables + after)
+    print(tables, end="")
+    return 0
+
+
+def readme_of(folder: Path) -> Path:
+    """The README that holds the tables of a folder of rows."""
+    return folder.resolve().parent / "README.md"
+
+
+def around(readme: Path) -> tuple[str, str]:
+    """What stands before and after the tables. Raises ``DataError`` without the two markers."""
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    begin, end = text.find(BEGIN), text.find(END)
+    if not 0 <= begin < end:
+        raise DataError(f"{readme} must hold the lines {BEGIN} and {END}, between them the tables.")
+    return text[: begin + len(BEGIN)] + "\n\n", "\n" + text[end:]
+
+
+def out_of_date(folder: Path) -> list[str]:
+    """What is wrong with the tables in the README, a sentence each."""
+    readme = readme_of(folder)
+    try:
+        before, after = around(readme)
+        tables = render(map(read_row, rows(folder)))
+    except DataError as error:
+        # A file that is no row is told of with the rows.
+        return [str(error)] if str(readme) in str(error) else []
+    if readme.read_text(encoding="utf-8") != before + tables + after:
+        return [f"{readme}: the tables are not those of the rows; run python -m benchmarks board."]
+    return []
+
+
+def render(found: Iterable[Row]) -> str:
+    """The tables, best rows first."""
+    groups: dict[tuple[bool, str, str, str, str, str], list[Row]] = {}
+    for row in found:
+        key = (
+            row.synthetic,
+            row.task,
+            row.data.name,
+            row.split,
+            row.metric,
+            row.data.fingerprint,
+        )
+        groups.setdefault(key, []).append(row)
+    if not groups:
+        return "There are no results yet.\n"
+    parts: list[str] = []
+    part = None
+    for key in sorted(groups):
+        synthetic, task, data, split, metric, fingerprint = key
+        if synthetic != part:
+            part = synthetic
+            parts.append(
+                f"### Synthetic data\n\n{SYNTHETIC_NOTE}\n" if synthetic else "### Real data\n"
+            )
+        better = groups[key][0].better
+        parts.append(
+            f"#### {data}{' (synthetic)' if synthetic else ''}, {split}: {metric} of {task}\n\n"
+            f"Fingerprint of the data {fingerprint[:12]}; {better} is better.\n\n"
+            + table(groups[key])
+        )
+    return "\n".join(parts)
+
+
+def table(group: list[Row]) -> str:
+    """The rows of one table."""
+    sign = -1 if group[0].better == "higher" else 1
+    ordered = sorted(group, key=lambda row: (sign * row.value, row.recipe, row.seed))
+    lines = [COLUMNS, ("---",) * len(COLUMNS), *map(cells, ordered)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as `COLUMNS`."""
+    hardware = row.hardware
+    machine = ", ".join(hardware.gpus) or f"{hardware.cpu}, {hardware.cores} cores"
+    values = (
+        f"[{row.recipe}](results/{row.name})",
+        str(row.seed),
+        f"{row.value:.2f}",
+        f"{row.parameters:,}",
+        f"{row.updates:,}" + (" (average)" if row.step == "average" else ""),
+        duration(row.training.seconds),
+        duration(row.seconds.decoding),
+        str(row.settings.get("decoder", "")),
+        machine,
+        f"`{row.signature}`",
+    )
+    return tuple(value.replace("|", r"\|") for value in values)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: ``42 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

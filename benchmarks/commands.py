@@ -1,0 +1,81 @@
+"""From the settings of a run back to what was typed: the fewest words that give the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.places import SIGN, VARIABLE
+from seqtrans.config import NAMES, Group, arrange
+from seqtrans.errors import SettingsError
+from seqtrans.fields import written
+from seqtrans.plugins import Registry
+from seqtrans.settings import Words
+
+LAUNCH = "accelerate launch"
+
+
+def training_words(flat: Mapping[str, Any], registry: Registry) -> list[str]:
+    """``key=value`` for whatever differs from what the names give, and those of names likewise.
+
+    ``flat`` is `seqtrans.config.Config.flat`; the words, resolved, give the same.
+    """
+    names = {"task": str(flat["task"])}
+    usual = arranged(names, registry)
+    for group in NAMES:
+        if flat[group] != usual[group].name:
+            names[group] = str(flat[group])
+    words = [f"{group}={name}" for group, name in names.items()]
+    for group, chosen in arranged(names, registry).items():
+        for key, info in chosen.schema.model_fields.items():
+            place = f"{group}.{key}"
+            value = flat[place]
+            if key in chosen.under:
+                default = chosen.under[key]
+            elif info.is_required():
+                default = ...
+            else:
+                default = info.get_default(call_default_factory=True, validated_data={})
+            if value != default and written(value) != written(default):
+                words.append(f"{'run' if place == 'run.folder' else place}={written(value)}")
+    return words
+
+
+def arranged(names: Mapping[str, str], registry: Registry) -> dict[str, Group]:
+    """The groups with what they have by default when these names are chosen."""
+    groups, problems = arrange(
+        Words({group: {"name": name} for group, name in names.items()}), registry
+    )
+    if problems:
+        raise SettingsError(*problems)
+    return groups
+
+
+def training_command(flat: Mapping[str, Any], registry: Registry, processes: int) -> str:
+    """The command that trains a run with these settings."""
+    launch = LAUNCH if processes == 1 else f"{LAUNCH} --num_processes {processes}"
+    return f"{launch} -m seqtrans.train {joined(training_words(flat, registry))}"
+
+
+def evaluation_command(
+    run: str, split: str, step: str, changes: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """The command that decodes and scores the split as the row did."""
+    words = [f"run={run}", f"split={split}", f"step={step}"]
+    for group, values in changes.items():
+        for key, value in values.items():
+            words.append(f"{group if key == 'name' else f'{group}.{key}'}={written(value)}")
+    return f"seqtrans evaluate {joined(words)}"
+
+
+def joined(words: Iterable[str]) -> str:
+    """The words as a shell reads them; the data folder's variable stays one."""
+    return " ".join(quoted(word) for word in words)
+
+
+def quoted(word: str) -> str:
+    key, equals, value = word.partition("=")
+    if value.startswith(SIGN):
+        return f'{key}{equals}"${VARIABLE}"/{shlex.quote(value.removeprefix(SIGN))}'
+    return shlex.quote(word)
