@@ -103,7 +103,7 @@ def render(found: Iterable[Row]) -> str:
             )
         better = groups[key][0].better
         parts.append(
-            f"#### {data}{' (synthetic)' if synthetic else ''}, {split}: {metric} of {task}\n\n"
+            f"#### {data}, {split}: {metric} of {task}\n\n"
             f"Fingerprint of the data {fingerprint[:12]}; {better} is better.\n\n"
             + table(groups[key])
         )

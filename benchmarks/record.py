@@ -11,7 +11,7 @@ from pydantic import Field
 
 from benchmarks import machine
 from benchmarks.commands import evaluation_command, training_command
-from benchmarks.places import path_keys, portable
+from benchmarks.places import SIGN, local_path, path_keys, portable
 from benchmarks.results import (
     FORMAT,
     ROOT,
@@ -130,6 +130,9 @@ def main(argv: list[str]) -> int:
     write_row(row, settings.results, lines)
     print(f"{path}: {row.split} {row.metric} {row.value:.2f}  [{row.signature}]")
     print(f"{path.with_name(row.hypotheses.file)}: {len(lines)} outputs, {decoding:.1f} s")
+    for key, value in row.settings.items():
+        if str(value).startswith(SIGN) and not Path(local_path(value)).exists():
+            print(f"{key} is recorded as {value}: put the data, or a link to it, there to verify.")
     print("python -m benchmarks board puts it in the tables.")
     return 0
 
@@ -153,7 +156,7 @@ def cost(run: Path, weights: Path, step: str) -> tuple[Training, int, float]:
 
 
 def portable_settings(config: Config, run: Path) -> dict[str, Any]:
-    """Every setting, with paths that mean the same on another machine; tells those it moved."""
+    """Every setting, with paths that mean the same on another machine."""
     flat = config.flat()
     for group, schema in config.settings.items():
         if group == "run":

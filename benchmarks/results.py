@@ -142,7 +142,7 @@ class Folder(Settings):
 def file_name(data: str, recipe: str, seed: int, split: str) -> str:
     """``<data>-<recipe>-<seed>.json``, with the split behind it unless that is test."""
     parts = [data, recipe, str(seed), *([] if split == "test" else [split])]
-    return "-".join(re.sub(r"[^\w.]+", "-", part, flags=re.ASCII) for part in parts) + ".json"
+    return re.sub(r"[^\w.]+", "-", "-".join(parts), flags=re.ASCII) + ".json"
 
 
 def hypotheses_name(row: str) -> str:

@@ -38,8 +38,8 @@ def main(argv: list[str]) -> int:
 
     usage: seqtrans average run=FOLDER last=N|minutes=M [until=STEP]
 
-    The paper averages the last 5 checkpoints (base) or 20 (big), written every 10 minutes. The average
-    is used as step=average.
+    The paper averages the last 5 checkpoints (base) or 20 (big), written every 10 minutes. The
+    average is used as step=average.
 
     example: seqtrans average run=runs/parsing last=5
     """

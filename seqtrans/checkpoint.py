@@ -1,13 +1,14 @@
-"""The run folder: ``config.json``, ``task/`` and ``step-N/``, from which a run can be used and gone on with.
+"""The run folder: ``config.json``, ``task/`` and ``step-N/``; a run is used and resumed from these.
 
-``step-N/model.safetensors`` is all that using needs; ``step-N/state/`` is for resuming only. Nothing here is a pickle.
+``step-N/model.safetensors`` is all that using needs; ``step-N/state/`` is for resuming only. Only
+JSON and safetensors are read, which can't run code.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtrans.errors import CheckpointError
-from seqtrans.files import damage, whole_folder, write_whole
+from seqtrans.files import damage, discard, whole_folder, write_whole
 
 STEP = re.compile(r"step-(\d+)$")
 WEIGHTS = "model.safetensors"
@@ -27,7 +28,7 @@ VALIDATIONS = "validations.json"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training has come: everything that must come back so that it goes on as if never stopped."""
+    """How far a training has come: what must come back so that it goes on as if never stopped."""
 
     step: int = 0
     epoch: int = 0
@@ -117,7 +118,10 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
 
 def read_progress(folder: Path) -> Progress:
-    """How far a training had come at a checkpoint. Raises ``CheckpointError`` if that is missing or damaged."""
+    """How far a training had come at a checkpoint.
+
+    Raises ``CheckpointError`` if that is missing or damaged.
+    """
     try:
         return Progress(**json.loads((folder / "state/progress.json").read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -125,7 +129,10 @@ def read_progress(folder: Path) -> Progress:
 
 
 def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
-    """Bring an optimiser and the progress back. Raises ``CheckpointError`` if the state is missing or damaged."""
+    """Bring an optimiser and the progress back.
+
+    Raises ``CheckpointError`` if the state is missing, damaged or another model's.
+    """
     progress = read_progress(folder)
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in read_tensors(folder / "state/optimizer.safetensors").items():
@@ -141,7 +148,7 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
 
 
 def mean(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints, summed in fp64 and given in their own type."""
+    """The mean weights of several checkpoints, summed in fp64 and given in their own type."""
     total: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
     for folder in folders:
@@ -151,53 +158,73 @@ def mean(folders: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (value / len(folders)).to(kinds[name]) for name, value in total.items()}
 
 
-def newest(run: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that is whole; each damaged one that is passed over is warned of.
+def newest(run: Path, warn: Callable[[str], None]) -> int | None:
+    """The step of the newest checkpoint that is whole; ``None`` if there is no checkpoint at all.
 
-    Raises ``CheckpointError`` if there are checkpoints and all are damaged.
+    Each damaged one that is newer is warned of and set aside as ``step-N.damaged``: the run will
+    come to that step again, and until then it would be counted as one of those to keep.
+    Raises ``CheckpointError`` if there are checkpoints and all are damaged; they are left there.
     """
     found = steps(run)
+    damaged: list[tuple[Path, str]] = []
     for step in reversed(found):
         folder = step_folder(run, step)
         wrong = damage(folder)
         if wrong is None:
-            return folder
-        warn(
-            f"checkpoint {folder} is damaged ({wrong}) and is not used; falling back to the one before."
-        )
-    if found:
+            for bad, reason in damaged:
+                aside = bad.with_name(f"{bad.name}.damaged")
+                discard(aside)
+                bad.rename(aside)
+                warn(
+                    f"checkpoint {bad} is damaged ({reason}) and is not used; it is set aside as "
+                    f"{aside.name}, and {folder.name} is taken."
+                )
+            return step
+        damaged.append((folder, wrong))
+    if damaged:
+        folder, wrong = damaged[0]
         raise CheckpointError(
-            f"every checkpoint in {run} is damaged; the newest is step-{found[-1]}."
+            f"every checkpoint in {run} is damaged; of the newest, {folder.name}, {wrong}."
         )
     return None
 
 
-def discard(run: Path, keep: int, best: int | None) -> None:
-    """Delete the oldest checkpoints but the newest ``keep`` and the best, and what a killed run left half-written."""
+def thin(run: Path, keep: int, best: int | None) -> None:
+    """Delete all checkpoints but the newest ``keep`` and the best."""
     for step in steps(run)[:-keep]:
         if step != best:
-            shutil.rmtree(step_folder(run, step), ignore_errors=True)
-
-
-def sweep(run: Path) -> None:
-    """Delete what a killed process left under temporary names."""
-    if run.is_dir():
-        for path in run.glob(".*.tmp"):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(
-                missing_ok=True
-            )
+            discard(step_folder(run, step))
 
 
 def read_validations(run: Path) -> dict[int, float]:
-    """The score of each validation by its step, oldest first."""
+    """The score of each validation by its step, oldest first.
+
+    Raises ``CheckpointError`` if they can't be read.
+    """
     path = run / VALIDATIONS
-    if not path.is_file():
-        return {}
+    return read_scores(path)[1] if path.is_file() else {}
+
+
+def read_best(run: Path) -> int | None:
+    """The step with the best validation; ``None`` if there has been none."""
+    path = run / VALIDATIONS
+    return read_scores(path)[0] if path.is_file() else None
+
+
+def read_scores(path: Path) -> tuple[int | None, dict[int, float]]:
+    """The best step and the score of each: what ``write_validations`` wrote.
+
+    Raises ``CheckpointError`` if it is anything else.
+    """
     try:
         content = json.loads(path.read_text("utf-8"))
-        return {int(step): float(value) for step, value in content["scores"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} can't be read: {error}.") from None
+        best = content["best"]
+        scores = {int(step): float(value) for step, value in content["scores"].items()}
+        return None if best is None else int(best), scores
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(
+            f"{path} can't be read; without it the best checkpoint and patience are not known."
+        ) from None
 
 
 def write_validations(run: Path, scores: Mapping[int, float], maximise: bool) -> None:
@@ -207,10 +234,14 @@ def write_validations(run: Path, scores: Mapping[int, float], maximise: bool) ->
 
 
 def best_step(scores: Mapping[int, float], maximise: bool) -> int | None:
-    """The step with the best score; of equal ones the first."""
-    if not scores:
-        return None
-    return min(scores, key=lambda step: (-scores[step] if maximise else scores[step], step))
+    """The step with the best score; of equal ones the first, and NaN is worse than any number."""
+
+    def rank(step: int) -> tuple[bool, float, int]:
+        score = scores[step]
+        nan = math.isnan(score)
+        return nan, 0.0 if nan else -score if maximise else score, step
+
+    return min(scores, key=rank, default=None)
 
 
 def choose(run: Path, step: str | int = "best") -> Path:
@@ -222,21 +253,25 @@ def choose(run: Path, step: str | int = "best") -> Path:
     if not run.is_dir():
         raise CheckpointError(f"there is no run folder {run}.")
     found = steps(run)
-    if not found and step != "average":
-        raise CheckpointError(f"{run} holds no checkpoint yet.")
     if step == "average":
         folder = run / "average"
+        if not folder.is_dir():
+            raise CheckpointError(
+                f"{run} holds no average; seqtrans average run={run} last=N makes one."
+            )
+    elif not found:
+        raise CheckpointError(f"{run} holds no checkpoint yet.")
     elif step == "last":
         folder = step_folder(run, found[-1])
     elif step == "best":
-        path = run / VALIDATIONS
-        best = json.loads(path.read_text("utf-8"))["best"] if path.is_file() else None
-        folder = step_folder(run, best if best in found else found[-1])
-    else:
+        best = read_best(run)
+        folder = step_folder(run, best if best in found and best is not None else found[-1])
+    elif str(step).isdecimal() and int(step) in found:
         folder = step_folder(run, int(step))
-    if not folder.is_dir():
+    else:
         raise CheckpointError(
-            f"{run} holds no checkpoint {step}; there are {', '.join(map(str, found))}."
+            f"{run} holds no checkpoint {step!r}; step is best, last, average or one of "
+            f"{', '.join(map(str, found))}."
         )
     wrong = damage(folder)
     if wrong is not None:

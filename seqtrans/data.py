@@ -69,7 +69,10 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Encoded pairs: sources as ids [S] or features [S, ...], targets as ids [T] without bos and eos."""
+    """Encoded pairs: sources, ids [S] or features [S, ...], and targets, ids [T].
+
+    Targets are without bos and eos.
+    """
 
     sources: Ragged
     targets: Ragged
@@ -98,7 +101,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> Corpus:
-        """Map the arrays of a saved corpus into memory. Raises ``DataError`` if they are not there."""
+        """Map a saved corpus into memory. Raises ``DataError`` if it is not there."""
 
         def ragged(name: str) -> Ragged:
             try:
@@ -112,12 +115,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded tensors of some examples: ``target_in`` begins with bos, ``target_out`` ends with eos."""
+    """Padded tensors of some examples."""
 
     source: Tensor  # [B, S] or [B, S, ...]
     mask: Tensor  # [B, S], True where there is something
-    target_in: Tensor  # [B, T]
-    target_out: Tensor  # [B, T]
+    target_in: Tensor  # [B, T], beginning with bos
+    target_out: Tensor  # [B, T], ending with eos
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""
@@ -166,7 +169,7 @@ def epoch_updates(
 
 
 def cut(update: Array, parts: int) -> list[Array]:
-    """The update in ``parts`` nearly equal runs; with fewer examples than parts, the last are empty."""
+    """The update in nearly equal runs; with fewer examples than ``parts``, the last are empty."""
     return np.array_split(update, parts)
 
 
@@ -193,7 +196,8 @@ def collate(
     chosen = np.asarray(numbers, np.int64)
     empty = not len(chosen)
     if empty:
-        chosen = corpus.sources.lengths.argmin(keepdims=True)
+        lengths = corpus.sources.lengths
+        chosen = np.where(lengths > 0, lengths, lengths.max()).argmin(keepdims=True)
     source, lengths = corpus.sources.rows(chosen)
     mask = np.arange(source.shape[1]) < lengths[:, None]
     if empty:
@@ -222,9 +226,10 @@ def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
 
 
 def split_lines(content: bytes, where: str) -> list[str]:
-    """The lines of UTF-8 text, split at LF alone; one CR before it and a BOM at the start are dropped.
+    """The lines of UTF-8 text, split at LF alone.
 
-    Raises ``DataError`` naming ``where`` if it isn't UTF-8.
+    One CR before it and a BOM at the start are dropped. Raises ``DataError`` naming ``where`` if it
+    isn't UTF-8.
     """
     try:
         text = content.decode("utf-8-sig")

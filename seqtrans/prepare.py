@@ -1,9 +1,9 @@
-"""Read a task's raw data once, and write all that training and use will need into the run folder."""
+"""Read a task's raw data once, and write all that training and use need into the run folder."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqtrans.errors import SettingsError
 
@@ -31,34 +31,63 @@ FREE = (
 
 
 def prepare(config: Config, registry: Registry) -> None:
-    """Make the run folder with ``config.json`` and ``task/``, or check that the one there is of the same settings.
+    """Make the run folder with ``config.json`` and ``task/``, or check that the one there fits.
 
-    Raises ``SettingsError`` naming each setting in which they differ.
+    Settings are those of a run as soon as something was prepared by them: a preparation that
+    failed can be repeated with others.
+
+    Raises ``SettingsError`` naming each setting in which they differ, and ``CheckpointError`` if
+    what was prepared is damaged and checkpoints depend on it.
     """
     from seqtrans import assembly
-    from seqtrans.data import read_json
+    from seqtrans.checkpoint import steps
+    from seqtrans.errors import CheckpointError
     from seqtrans.files import damage, whole_folder, write_whole
 
-    folder = config.folder
-    path = folder / "config.json"
-    if path.is_file():
-        content: Any = read_json(path)
-        before, now = content.get("settings", {}), config.flat()
-        different = [
-            f"{key}: is {before.get(key)!r} in {path} and {now.get(key)!r} now"
-            for key in sorted(before.keys() | now.keys())
-            if before.get(key) != now.get(key) and not free(key, config.settings["task"].late)
-        ]
-        if different:
-            raise SettingsError(
-                *different,
-                f"{folder} is a run of other settings; choose another folder by run=FOLDER.",
-            )
-    write_whole(path, json.dumps(config.as_json(registry), indent=1))
-    if not (folder / "task").is_dir() or damage(folder / "task"):
+    folder, prepared = config.folder, config.folder / "task"
+    wrong = damage(prepared) if prepared.is_dir() else "it isn't there"
+    if wrong and steps(folder):
+        raise CheckpointError(
+            f"{prepared} is damaged ({wrong}), and the checkpoints in {folder} depend on it; "
+            "restore it, or choose another folder by run=FOLDER."
+        )
+    if not wrong:
+        check(config, registry)
+    write_whole(folder / "config.json", json.dumps(config.as_json(registry), indent=1))
+    if wrong:
         task = assembly.build_task(config, registry)
-        with whole_folder(folder / "task") as temporary:
+        with whole_folder(prepared) as temporary:
             task.prepare(temporary)
+
+
+def check(config: Config, registry: Registry) -> None:
+    """Compare with the settings by which the folder was prepared.
+
+    Raises ``SettingsError`` naming each one that differs and may not.
+    """
+    from seqtrans.config import from_json
+    from seqtrans.data import read_json
+
+    path = config.folder / "config.json"
+    before, now = from_json(read_json(path), registry, path).flat(), config.flat()
+
+    def differs(key: str) -> bool:
+        group = key.partition(".")[0]
+        # The settings of another component are not worth a line each.
+        same = key == group or before.get(group) == now.get(group) or group == "training"
+        return same and before.get(key) != now.get(key)
+
+    late = config.settings["task"].late
+    different = [
+        f"{key}: is {before.get(key)!r} in {path} and {now.get(key)!r} now"
+        for key in sorted(before.keys() | now.keys())
+        if differs(key) and not free(key, late)
+    ]
+    if different:
+        raise SettingsError(
+            *different,
+            f"{config.folder} is a run of other settings; choose another folder by run=FOLDER.",
+        )
 
 
 def free(key: str, late: frozenset[str]) -> bool:
@@ -72,7 +101,8 @@ def main(argv: list[str]) -> int:
 
     usage: seqtrans prepare task=NAME [run=FOLDER] [key=value …]
 
-    This is also the first thing that seqtrans train does; done alone, it shows what the data is like.
+    This is also the first thing that seqtrans train does; done alone, it shows what the data is
+    like.
 
     example: seqtrans prepare task=parsing run=runs/demo
     """
@@ -83,8 +113,10 @@ def main(argv: list[str]) -> int:
     names = registry()
     config = resolve(parse_words(argv, packaged()), names)
     from seqtrans import assembly
+    from seqtrans.files import alone
 
-    prepare(config, names)
+    with alone(config.folder):
+        prepare(config, names)
     task = assembly.build_task(config, names)
     task.open(config.folder / "task")
     for line in task.describe():

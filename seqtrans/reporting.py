@@ -1,10 +1,11 @@
-"""What a training tells: a progress bar and log lines for people, metrics.jsonl and TensorBoard for later."""
+"""What a training tells: a progress bar and lines for people, figures in files for later."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from seqtrans.files import write_whole
+from seqtrans.files import sync, write_whole, writing
 
 METRICS = "metrics.jsonl"
 
@@ -29,17 +30,25 @@ class Reporter:
 
     def __init__(self, run: Path, main: bool) -> None:
         self.run, self.main = run, main
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         self.bar: Progress | None = None
         self.board: Any = None
 
-    def begin(self, step: int, steps: int) -> None:
-        """Open the bar and the files; what they hold beyond ``step``, from before a kill, is cut off."""
+    def begin(self, step: int, steps: int, validated: Container[int] = ()) -> None:
+        """Open the bar and the files.
+
+        What the files hold from before a kill and will come again is cut off: all beyond ``step``,
+        and validations other than those of the steps ``validated``.
+        """
         if not self.main:
             return
         from torch.utils.tensorboard import SummaryWriter
 
-        kept = [line for line in self.records() if line["step"] <= step]
+        kept = [
+            line
+            for line in self.records()
+            if line["step"] <= step and (line["kind"] != "validation" or line["step"] in validated)
+        ]
         write_whole(self.run / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
         self.board = SummaryWriter(str(self.run / "tensorboard"), purge_step=step + 1)
         self.bar = Progress(
@@ -51,7 +60,8 @@ class Reporter:
             TextColumn("ETA"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not self.console.is_terminal,
+            # Not the console's own view, which FORCE_COLOR can turn.
+            disable=not sys.stderr.isatty(),
             transient=True,
             speed_estimate_period=120,
         )
@@ -63,12 +73,12 @@ class Reporter:
         path = self.run / METRICS
         if not path.is_file():
             return
-        for line in path.read_text("utf-8").splitlines():
+        for line in path.read_text("utf-8", "replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(record, dict) and "step" in record:
+            if isinstance(record, dict) and {"step", "kind"} <= record.keys():
                 yield record
 
     def say(self, text: str = "") -> None:
@@ -87,14 +97,22 @@ class Reporter:
             self.bar.update(self.updates, completed=step, figures=figures)
 
     def record(self, step: int, kind: str, figures: Mapping[str, float | int]) -> None:
-        """Figures of a step, into metrics.jsonl and TensorBoard."""
+        """Figures of a step, into metrics.jsonl and TensorBoard; null for what is not finite."""
         if not self.main:
             return
-        with (self.run / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, "kind": kind, **figures}) + "\n")
+        finite = {name: v if math.isfinite(v) else None for name, v in figures.items()}
+        path = self.run / METRICS
+        with writing(path), path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, "kind": kind, **finite}) + "\n")
         if self.board is not None:
-            for name, value in figures.items():
-                self.board.add_scalar(f"{kind}/{name}", value, step)
+            for name, value in finite.items():
+                if value is not None:
+                    self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def sync(self) -> None:
+        """Have metrics.jsonl on the disk, as it must be before a checkpoint that comes after it."""
+        if self.main and (self.run / METRICS).is_file():
+            sync(self.run / METRICS)
 
     def close(self) -> None:
         """Close the bar and the files."""
@@ -117,7 +135,7 @@ class Reporter:
 
 
 def counting(description: str, total: int) -> Progress:
-    """A bar on standard error for work that has ``total`` pieces; nothing where that is no terminal."""
+    """A bar on standard error for work of ``total`` pieces; none where that is no terminal."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
