@@ -1,6 +1,8 @@
-"""Sequence transduction beyond translation: an encoder-decoder attention engine with pluggable parts.
+"""Sequence transduction beyond translation: an encoder-decoder attention engine with pluggable
+parts.
 
-``load`` gives a trained run for use; ``Component`` and ``hookimpl`` are what a plug-in offers its parts with.
+``load`` gives a trained run for use; ``Component`` and ``hookimpl`` are what a plug-in offers its
+parts with.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def steps(run: Path) -> list[int]:
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter and persistent buffer of a model, tied ones once, under their first names."""
-    found = dict(model.named_parameters())
+    found: dict[str, Tensor] = dict(model.named_parameters())
     persistent = model.state_dict(keep_vars=True)
     found.update((name, b) for name, b in model.named_buffers() if name in persistent)
     return {name: t.detach() for name, t in found.items()}

@@ -1,4 +1,5 @@
-"""The groups of settings that belong to the engine itself, their presets, and how everything is resolved.
+"""The groups of settings that belong to the engine itself, their presets, and how everything is
+resolved.
 
 What the paper says is the default, and is quoted with its section.
 """
@@ -41,18 +42,22 @@ class Shape(Settings):
     )
     tie: Literal["auto", "all", "output", "none"] = Field(
         "auto",
-        description="one matrix for both embeddings and the softmax (all), for the target's embedding and "
+        description="one matrix for both embeddings and the softmax (all), for the target's "
+        "embedding and "
         "the softmax (output), or none; auto: all if the task shares its vocabulary, else output",
     )
     causal: bool = Field(
         True,
-        description="whether a target position sees only what precedes it; no: for non-autoregressive models",
+        description="whether a target position sees only what precedes it; no: for "
+        "non-autoregressive models",
     )
     pace: int | None = Field(
         None,
         ge=1,
-        description="bias the decoder's look at the source by how many units (words) a position lies from the "
-        "next one to be consumed, told apart up to so many; not in the paper; needs a task whose vocabularies "
+        description="bias the decoder's look at the source by how many units (words) a position "
+        "lies from the "
+        "next one to be consumed, told apart up to so many; not in the paper; needs a task "
+        "whose vocabularies "
         "say what a unit is",
     )
 
@@ -62,7 +67,8 @@ class Shape(Settings):
             raise ValueError(f"model.width must be even, not {self.width}")
         if self.head_width is None and self.width % self.heads:
             raise ValueError(
-                f"model.width={self.width} can't be divided into model.heads={self.heads}; set model.head_width"
+                f"model.width={self.width} can't be divided into model.heads={self.heads}; set "
+                f"model.head_width"
             )
         return self
 
@@ -78,7 +84,8 @@ class DataSettings(Settings):
     tokens: int = Field(
         25_000,
         ge=1,
-        description="padded positions of an update, on the source side and on the target side each, over all "
+        description="padded positions of an update, on the source side and on the target side "
+        "each, over all "
         "processes and accumulation steps",
     )
     longest_source: int | None = Field(
@@ -208,7 +215,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that is set, checked: for each group its settings, and the names that were chosen."""
+    """Everything that is set, checked: for each group its settings, and the names that were chosen.
+    """
 
     names: Mapping[str, str]
     settings: Mapping[str, Any]
@@ -264,8 +272,9 @@ def from_json(
 ) -> Config:
     """The config that ``as_json`` gave, with some settings changed.
 
-    Raises ``CheckpointError`` for another format, ``PluginError`` for a component that is not installed here,
-    ``SettingsError`` for a setting that has since gone and for a change that comes too late.
+    Raises ``CheckpointError`` for another format, ``PluginError`` for a component that is not
+    installed here, ``SettingsError`` for a setting that has since gone and for a change that comes
+    too late.
     """
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else None
@@ -288,7 +297,9 @@ def from_json(
 
 
 def change(words: Words, changes: Words, registry: Registry) -> Words:
-    """The words of a run with some that may be changed when it is used: any of the decoder, late ones of the task."""
+    """The words of a run with some that may be changed when it is used: any of the decoder, late
+    ones of the task.
+    """
     tree = {group: dict(values) for group, values in words.tree.items()}
     late = registry.get("task", str(tree["task"]["name"])).settings.late
     problems: list[Problem | str] = []
@@ -302,7 +313,8 @@ def change(words: Words, changes: Words, registry: Registry) -> Words:
                 problems.append(
                     Problem(
                         changes.typed.get(place, place),
-                        f"was fixed when the run was prepared; what may change is {may or 'nothing'}",
+                        "was fixed when the run was prepared; what may change is "
+                        f"{may or 'nothing'}",
                     )
                 )
             tree[group][key] = value
@@ -312,9 +324,11 @@ def change(words: Words, changes: Words, registry: Registry) -> Words:
 
 
 def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Problem | str]]:
-    """Each group with its schema, which depends on the names chosen, and its values from all origins.
+    """Each group with its schema, which depends on the names chosen, and its values from all
+    origins.
 
-    Groups whose name is unknown are left out, and there is a problem for each, and for each unknown group.
+    Groups whose name is unknown are left out, and there is a problem for each, and for each unknown
+    group.
     """
     tree = {group: dict(values) for group, values in words.tree.items()}
     if "name" in tree.get("run", {}):
@@ -323,7 +337,7 @@ def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Pr
     wanted: Mapping[str, Mapping[str, Any]] = {}
     groups: dict[str, Group] = {}
     for group in GROUPS:
-        given = tree.get(group, {})
+        given = dict(tree.get(group, {}))
         usual = dict(wanted.get(group, {}))
         name = given.pop("name", None)
         if group in NAMES or group == "task":
@@ -347,7 +361,7 @@ def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Pr
                         f"no preset is called {name!r}{did_you_mean(str(name), presets)}; "
                         f"{there_are(presets)}"
                     )
-                usual, schema = {**presets[name], **usual}, ENGINE[group]
+                usual, schema = {**presets[str(name)], **usual}, ENGINE[group]
             else:
                 if name is not None:
                     given["name"] = name
@@ -364,7 +378,10 @@ def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Pr
 
 
 def resolve(words: Words, registry: Registry) -> Config:
-    """Everything set and checked. Raises ``SettingsError`` with a line for every mistake at once."""
+    """Everything set and checked.
+
+    Raises ``SettingsError`` with a line for every mistake at once.
+    """
     groups, problems = arrange(words, registry)
     schemas = {name: group.schema for name, group in groups.items()}
     settings: dict[str, Settings] = {}
@@ -389,7 +406,9 @@ def resolve(words: Words, registry: Registry) -> Config:
 def groups(
     words: Words, registry: Registry
 ) -> list[tuple[str, type[Settings], Mapping[str, object]]]:
-    """What can be set after these words: (group, schema, values that stand over the schema's defaults)."""
+    """What can be set after these words: (group, schema, values that stand over the schema's
+    defaults).
+    """
     groups, problems = arrange(words, registry)
     if problems:
         raise SettingsError(*problems)

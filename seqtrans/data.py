@@ -197,7 +197,7 @@ def collate(
     empty = not len(chosen)
     if empty:
         lengths = corpus.sources.lengths
-        chosen = np.where(lengths > 0, lengths, lengths.max()).argmin(keepdims=True)
+        chosen = np.array([np.where(lengths > 0, lengths, lengths.max()).argmin()])
     source, lengths = corpus.sources.rows(chosen)
     mask = np.arange(source.shape[1]) < lengths[:, None]
     if empty:

@@ -44,7 +44,8 @@ def load(
 
     Args:
         run: the run folder.
-        step: ``"best"`` by validation (the newest if there was none), ``"last"``, ``"average"``, or a step's number.
+        step: ``"best"`` by validation (the newest if there was none), ``"last"``, ``"average"``,
+            or a step's number.
         device: where to compute; by default on a GPU if there is one.
         changes: settings of the decoder, and ``late`` ones of the task, that go over the run's.
 
@@ -80,10 +81,12 @@ class Engine:
     def transduce(
         self, inputs: Sequence[Any], decoder: str | None = None, **settings: Any
     ) -> list[Any]:
-        """The best output for each input, in the order of the inputs; an empty list for an empty one.
+        """The best output for each input, in the order of the inputs; an empty list for an empty
+        one.
 
         Args:
-            inputs: lines of text as the command line takes them, or what the task's ``input`` gives.
+            inputs: lines of text as the command line takes them, or what the task's ``input``
+                gives.
             decoder: the name of a decoder; by default the run's own.
             settings: of the decoder, such as ``width=8``.
 
@@ -136,7 +139,10 @@ class Engine:
         progress: Callable[[int], None] | None = None,
         **settings: Any,
     ) -> Evaluation:
-        """Decode every example of a split and score the outputs. Raises ``DataError`` if there is no such split."""
+        """Decode every example of a split and score the outputs.
+
+        Raises ``DataError`` if there is no such split.
+        """
         examples = self.task.examples(split)
         search = self.decoder(decoder, **settings)
         inputs = [self.task.input(example) for example in examples]
@@ -178,10 +184,11 @@ def decode(
     tokens: int = TOKENS,
     progress: Callable[[int], None] | None = None,
 ) -> dict[int, list[Hypothesis]]:
-    """Hypotheses for ``inputs``, by their ``numbers``: all of them, or every ``world``-th batch from ``rank`` on.
+    """Hypotheses for ``inputs``, by their ``numbers``: all of them, or every ``world``-th batch
+    from ``rank`` on.
 
-    ``progress`` is told after each batch how many inputs it had. Raises ``DataError`` naming the input that is
-    longer than the model has positions for.
+    ``progress`` is told after each batch how many inputs it had. Raises ``DataError`` naming the
+    input that is longer than the model has positions for.
     """
     sources = encode(task, inputs)
     model = scorer if isinstance(scorer, torch.nn.Module) else None
@@ -231,7 +238,8 @@ def check_count(decoder: Decoder, count: int) -> None:
     """Refuse more hypotheses than a decoder can give."""
     if count < 1 or (decoder.most is not None and count > decoder.most):
         raise SettingsError(
-            f"{count} outputs for each input were asked for, and this decoder gives 1 to {decoder.most}."
+            f"{count} outputs for each input were asked for, and this decoder gives 1 to "
+            f"{decoder.most}."
         )
 
 

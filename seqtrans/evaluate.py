@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
     usage: seqtrans evaluate run=FOLDER [split=dev] [step=best] [output=FILE] [report=FILE]
                              [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
-    The decoder is the run's own unless another is named; its settings, and those of the task that do
-    not change what was prepared, go over the run's.
+    The decoder is the run's own unless another is named; its settings, and those of the task that
+    do not change what was prepared, go over the run's.
 
     example: seqtrans evaluate run=runs/parsing split=test decoder=beam decoder.width=8
     """
@@ -67,7 +67,8 @@ def main(argv: list[str]) -> int:
         write_whole(settings.report, json.dumps(content, indent=1))
     print(score.report, end="" if score.report.endswith("\n") else "\n")
     print(
-        f"{settings.split}: {score.metric} {score.value:.2f}  [{score.signature}]  {total} examples, "
+        f"{settings.split}: {score.metric} {score.value:.2f}  [{score.signature}]  {total} "
+        f"examples, "
         f"{engine.weights}, decoder {engine.config.names['decoder']}, {seconds:.1f} s"
     )
     cut = sum(h.truncated for h in evaluation.hypotheses)

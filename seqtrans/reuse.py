@@ -1,4 +1,6 @@
-"""The words of a command that uses a finished run: its own settings, and what they change of the run's."""
+"""The words of a command that uses a finished run: its own settings, and what they change of the
+run's.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from seqtrans.errors import Problem, SettingsError
 from seqtrans.settings import AnySettings, Words, fill, parse_words
 
 CHANGEABLE = ("decoder", "task")
-"""The groups of a run that may be changed when it is used; of the task, what its settings call ``late``."""
+"""The groups of a run that may be changed when it is used; of the task, what its settings call
+``late``.
+"""
 
 
 def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySettings, Words]:

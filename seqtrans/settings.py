@@ -57,7 +57,7 @@ class Settings(pydantic.BaseModel):
     """
 
     late: ClassVar[frozenset[str]] = frozenset()
-    """The settings that only matter in use: they may change after a run was prepared and trained."""
+    """The settings that only matter in use: they may change after a run was prepared."""
 
     model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=()

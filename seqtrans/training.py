@@ -308,8 +308,8 @@ class Training:
             return loss
         late = self.accelerator.is_main_process and self.late()
         mine = [late, *(self.interrupt.signal == number for number in SIGNALS)]
-        figures = torch.cat([loss[None], torch.tensor(mine, device=loss.device)])
-        figures = self.accelerator.reduce(figures, "sum")
+        ours = torch.cat([loss[None], torch.tensor(mine, device=loss.device)])
+        figures: Tensor = self.accelerator.reduce(ours, "sum")
         self.told = figures[1:]
         return figures[0]
 
@@ -555,8 +555,8 @@ class Training:
         used = np.concatenate(self.updates)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             for numbers in (
-                used[corpus.sources.lengths[used].argmax(keepdims=True)],
-                used[corpus.targets.lengths[used].argmax(keepdims=True)],
+                used[[corpus.sources.lengths[used].argmax()]],
+                used[[corpus.targets.lengths[used].argmax()]],
                 part,
             ):
                 batch = collate(corpus, numbers, self.specials).to(device)
@@ -581,8 +581,8 @@ class Training:
         output = self.task.decode(found[longest][0].ids, self.inputs[longest])
         self.task.score([output], [self.dev[longest]])
         if len(self.dev_corpus):
-            number = self.dev_corpus.targets.lengths.argmax(keepdims=True)
-            batch = collate(self.dev_corpus, number, self.specials).to(self.accelerator.device)
+            number = int(self.dev_corpus.targets.lengths.argmax())
+            batch = collate(self.dev_corpus, [number], self.specials).to(self.accelerator.device)
             with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
                 self.model(batch.source, batch.mask, batch.target_in)
 

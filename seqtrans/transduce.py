@@ -31,7 +31,8 @@ class TransduceSettings(Settings):
     output: Path | None = Field(None, description="write this file; none: standard output")
     format: Literal["line", "drawing", "json"] = Field(
         "line",
-        description="one line for each input line; or the outputs drawn; or one JSON object a line, with all "
+        description="one line for each input line; or the outputs drawn; or one JSON object a "
+        "line, with all "
         "outputs and their scores",
     )
     best: int = Field(

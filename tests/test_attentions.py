@@ -14,8 +14,6 @@ from seqtrans.config import Shape
 from seqtrans.plugins import registry
 from seqtrans.testing import check_attention, tiny_model
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 OFFERED = [pytest.param(o.component, id=o.component.name) for o in registry().all("attention")]
 ALL = [*OFFERED, *(pytest.param(a, id=a.__name__) for a in components.ATTENTIONS)]
 

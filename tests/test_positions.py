@@ -20,8 +20,6 @@ from seqtrans.testing import TINY, check_model, check_position, tiny_model
 from seqtrans_plugins import LearnedSettings
 from seqtrans_plugins.learned import Learned
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 OFFERED = [pytest.param(o.component, id=o.component.name) for o in registry().all("position")]
 ALL = [*OFFERED, *(pytest.param(scheme, id=scheme.__name__) for scheme in components.POSITIONS)]
 

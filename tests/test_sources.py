@@ -17,8 +17,6 @@ from seqtrans.task import Vocabulary
 from seqtrans.testing import TINY, check_source, tiny_model
 from seqtrans_plugins.tokens import Tokens
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 INPUTS: dict[str, list[Tensor]] = {}
 """Inputs of the offered sources that take features, by name."""
 

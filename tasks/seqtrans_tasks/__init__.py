@@ -1,4 +1,7 @@
-"""The catalogue of built-in tasks. Only names and settings stand here; a task is imported when it is built."""
+"""The catalogue of built-in tasks.
+
+Only names and settings stand here; a task is imported when it is built.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ def seqtrans_tasks() -> list[Component]:
             settings=ParsingSettings,
             summary="constituency parsing: words to a tree over them (section 6.3)",
             defaults={
-                "model": {"name": "tiny", "pace": 8},
-                "training": {"name": "tiny"},
+                "model": {"name": "tiny", "norm": "pre", "pace": 8},
+                "training": {"name": "tiny", "schedule": "linear", "lr": 2.5e-3, "warmup": 100},
                 "data": {"tokens": 2500},
                 "decoder": {"name": "beam", "alpha": 0.3, "extra": 300},
             },

@@ -1,9 +1,10 @@
 """Constituency parsing as transduction (section 6.3 of the paper): what can be set.
 
-To be read in this order: ``tree`` (nodes, reader, writer), ``treebank`` (files and splits), ``cleaning`` (traces and
-functions off), ``linear`` (trees as symbols and back), ``repair`` (a tree from any symbols), ``constraint`` (only
-symbols that make a tree), ``tags`` (tags from words), ``evalb`` (the score), ``grammar`` (the built-in treebank),
-``drawing``, and ``task``, which puts them together.
+To be read in this order: ``tree`` (nodes, reader, writer), ``treebank`` (files and splits),
+``cleaning`` (traces and functions off), ``linear`` (trees as symbols and back), ``repair`` (a tree
+from any symbols), ``constraint`` (only symbols that make a tree), ``tags`` (tags from words),
+``evalb`` (the score), ``grammar`` (the built-in treebank), ``drawing``, and ``task``, which puts
+them together.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class ParsingSettings(Settings):
 
     treebank: Path | None = Field(
         None,
-        description="a folder of trees (.mrg, .tree, ... also .gz), searched at every depth, with LDC "
+        description="a folder of trees (.mrg, .tree, ... also .gz), searched at every depth, "
+        "with LDC "
         "sections or not; none: the built-in synthetic treebank",
     )
     train_sections: str = Field("02-21", description="sections of the treebank to train on")
@@ -59,7 +61,8 @@ class ParsingSettings(Settings):
 
     linearisation: Literal["brackets", "inorder"] = Field(
         "brackets",
-        description="opening, children, closing (Vinyals et al., 2015), or the first child before its parent "
+        description="opening, children, closing (Vinyals et al., 2015), or the first child "
+        "before its parent "
         "(Fernández-González and Gómez-Rodríguez, 2020)",
     )
     closings: Literal["labelled", "bare"] = Field(
@@ -67,38 +70,44 @@ class ParsingSettings(Settings):
     )
     leaves: Literal["words", "tags"] = Field(
         "tags",
-        description="each word as one and the same symbol (Vinyals et al.), or as its part-of-speech tag, "
+        description="each word as one and the same symbol (Vinyals et al.), or as its "
+        "part-of-speech tag, "
         "which the model then predicts",
     )
     subwords: int | None = Field(
         None,
         ge=256,
-        description="size of the sub-word vocabulary of the source; none: by the size of the data, at most "
+        description="size of the sub-word vocabulary of the source; none: by the size of the "
+        "data, at most "
         "16000 (the paper has 16K, with silver trees 32K)",
     )
     subword_dropout: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="in training, skip each merge of sub-words with this probability (Provilkov et al., 2020)",
+        description="in training, skip each merge of sub-words with this probability (Provilkov "
+        "et al., 2020)",
     )
     swap: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="in training, exchange each constituent with this probability for another that has "
+        description="in training, exchange each constituent with this probability for another "
+        "that has "
         "the same label and the same parent's label, anew in each epoch",
     )
     word_swap: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="in training, exchange each word of an open class with this probability for another "
+        description="in training, exchange each word of an open class with this probability for "
+        "another "
         "with the same tag, anew in each epoch",
     )
     input: Literal["words", "raw", "tagged"] = Field(
         "words",
-        description="what transduce reads: words with blanks between, raw text to be split into words, or "
+        description="what transduce reads: words with blanks between, raw text to be split into "
+        "words, or "
         "words with their tags as word/TAG",
     )
     constrained: bool = Field(

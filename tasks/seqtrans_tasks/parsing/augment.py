@@ -1,8 +1,9 @@
-"""Variations of training trees: constituents and words exchanged for others that could stand in their place.
+"""Variations of training trees: constituents and words exchanged for others that could stand in
+their place.
 
-A constituent may be exchanged for one with the same label under a parent with the same label, anywhere in the training
-trees; a word for another with the same tag, if that tag is of an open class. It is done anew in each epoch, as a
-function of the random numbers given alone.
+A constituent may be exchanged for one with the same label under a parent with the same label,
+anywhere in the training trees; a word for another with the same tag, if that tag is of an open
+class. It is done anew in each epoch, as a function of the random numbers given alone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Variations:
         self.words = {tag: sorted(known) for tag, known in words.items() if len(known) >= OPEN}
 
     def vary(self, root: Node, random: Random) -> Node:
-        """A new tree with each constituent exchanged with probability ``swap`` and each word with ``word_swap``.
+        """A new tree with each constituent exchanged with probability ``swap`` and each word with
+        ``word_swap``.
 
         What was put in is not exchanged again, only its words are.
         """

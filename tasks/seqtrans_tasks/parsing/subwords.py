@@ -1,4 +1,5 @@
-"""Sub-words of the source: byte-level BPE inside words, so that every word can be written and none is a control token.
+"""Sub-words of the source: byte-level BPE inside words, so that every word can be written and none
+is a control token.
 
 Each word begins with a blank of its own, by which the pieces that begin a word are known.
 """
@@ -39,7 +40,9 @@ class Subwords:
 
     @classmethod
     def learn(cls, words: Iterable[str], size: int) -> Subwords:
-        """Learn ``size`` pieces, or fewer if the words give no more, from words with their repetitions."""
+        """Learn ``size`` pieces, or fewer if the words give no more, from words with their
+        repetitions.
+        """
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
         tokenizer = Tokenizer(models.BPE())
@@ -75,7 +78,8 @@ class Subwords:
     def encode_with_dropout(
         self, words: Sequence[str], dropout: float, random: Random
     ) -> list[int]:
-        """As :meth:`encode`, each merge skipped with probability ``dropout`` (BPE-dropout, Provilkov et al., 2020).
+        """As :meth:`encode`, each merge skipped with probability ``dropout`` (BPE-dropout,
+        Provilkov et al., 2020).
 
         Written out here since the library's own dropout can't be seeded.
         """
@@ -113,5 +117,7 @@ class Subwords:
 
 
 def size_for(words: int) -> int:
-    """How many pieces suit so many words of training text: one for 40, from 500 to the paper's 16,000."""
+    """How many pieces suit so many words of training text: one for 40, from 500 to the paper's
+    16,000.
+    """
     return min(16_000, max(500, words // 40))

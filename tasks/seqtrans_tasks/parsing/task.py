@@ -47,7 +47,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Parse:
-    """A tree over exactly the words of a sentence, and how often each repair was needed for that."""
+    """A tree over exactly the words of a sentence, and how often each repair was needed for it."""
 
     tree: Node
     repairs: Counter[str] = field(default_factory=Counter)
@@ -59,8 +59,6 @@ class Parsing(Task):
     def __init__(self, settings: ParsingSettings) -> None:
         self.settings = settings
         self.parameters = evalb.parameters_named(settings.parameters)
-
-    # --- preparation --------------------------------------------------------------------------------
 
     def prepare(self, folder: Path) -> None:
         splits: dict[str, list[Node]] = {}
@@ -126,7 +124,9 @@ class Parsing(Task):
         )
 
     def raw(self) -> dict[str, Iterable[Node]]:
-        """The trees of each split as they are in the files, those of the built-in treebank if none are given."""
+        """The trees of each split as they are in the files, those of the built-in treebank if none
+        are given.
+        """
         settings = self.settings
         if settings.treebank is None and settings.train is None:
             return dict(grammar.write_treebank())
@@ -154,8 +154,6 @@ class Parsing(Task):
         if settings.train_list is not None:
             return [] if listed is None else treebank.files_listed(settings.treebank, listed)
         return treebank.files_in_sections(settings.treebank, getattr(settings, f"{split}_sections"))
-
-    # --- what was prepared ----------------------------------------------------------------------------
 
     def open(self, folder: Path) -> None:
         self.folder = folder
@@ -210,8 +208,13 @@ class Parsing(Task):
             raise DataError(f"there is no split {split!r}; there are: {there}.")
         return self.summary["name"], self.summary["splits"][split]["fingerprint"]
 
+    def label(self) -> str:
+        """The name of the data, which says so if it is synthetic."""
+        name: str = self.summary["name"]
+        return name + (SYNTHETIC if name == grammar.NAME else "")
+
     def describe(self) -> Iterator[str]:
-        yield f"treebank {self.summary['name']}{SYNTHETIC if self.summary['name'] == grammar.NAME else ''}"
+        yield f"treebank {self.label()}"
         for split, facts in self.summary["splits"].items():
             counts, account = facts["counts"], facts["account"]
             changes = ", ".join(
@@ -241,10 +244,9 @@ class Parsing(Task):
             )
         yield (
             f"  {self.summary['subwords']:,} sub-words, {self.summary['symbols']} symbols of trees "
-            f"({self.settings.linearisation}, closings {self.settings.closings}, leaves {self.settings.leaves})"
+            f"({self.settings.linearisation}, closings {self.settings.closings}, leaves "
+            f"{self.settings.leaves})"
         )
-
-    # --- examples and inputs ----------------------------------------------------------------------------
 
     def training(self, epoch: int, seed: int) -> Corpus:
         settings = self.settings
@@ -304,8 +306,6 @@ class Parsing(Task):
 
     def encode_target(self, example: Node) -> list[int]:
         return self.linearisation.encode(example)
-
-    # --- outputs ------------------------------------------------------------------------------------------
 
     def tags(self, input: Sentence) -> Sequence[str]:
         """The tags given with a sentence, or else those that its words suggest."""
@@ -369,15 +369,13 @@ class Parsing(Task):
         repairs = [output.repairs for output in outputs]
         figures = report.as_dict()
         figures["repaired"] = repair.shares(repairs)
-        name = self.summary["name"]
-        label = f"data: {name}{SYNTHETIC if name == grammar.NAME else ''}\n"
         value = report.overall.f1
         return Score(
             "F1",
             0.0 if value != value else value,
             report.signature,
             figures,
-            label + report.text() + repair.report(repairs) + "\n",
+            f"data: {self.label()}\n" + report.text() + repair.report(repairs) + "\n",
         )
 
 
