@@ -57,8 +57,10 @@ def main(argv: list[str]) -> int:
         raise CheckpointError(f"{settings.run} holds no checkpoint to average.")
     if settings.last is not None:
         if len(steps) < settings.last:
+            few = f"{len(steps)} checkpoint{'' if len(steps) == 1 else 's'}"
+            until = "" if settings.until is None else f" up to update {settings.until}"
             raise CheckpointError(
-                f"{settings.run} holds {len(steps)} checkpoints, not {settings.last}; "
+                f"{settings.run} holds {few}{until}, not {settings.last}; "
                 "train with a larger training.keep, or average fewer."
             )
         chosen = steps[-settings.last :]
@@ -73,9 +75,7 @@ def main(argv: list[str]) -> int:
     weights = checkpoint.mean(folders)
     with whole_folder(settings.run / "average") as temporary:
         checkpoint.save_weights(temporary, weights)
-    print(
-        f"averaged {len(chosen)} checkpoints, updates {', '.join(map(str, chosen))}: step=average"
-    )
+    print(f"averaged the checkpoints of updates {', '.join(map(str, chosen))}: step=average")
     return 0
 
 

@@ -17,7 +17,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.message}"
+        return f"{self.key}: {self.message}" if self.key else self.message
 
 
 class SettingsError(SeqtransError):

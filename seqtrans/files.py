@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -23,7 +23,14 @@ from seqtrans.errors import SeqtransError
 MANIFEST = "manifest.json"
 TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
 FULL = (errno.ENOSPC, errno.EDQUOT)
-REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+REFUSED = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+)
 
 
 def temporary_for(path: Path) -> Path:
@@ -56,8 +63,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             for path in [*inside, temporary / MANIFEST, temporary]:
                 sync(path)
-            discard(folder)
-            temporary.rename(folder)
+            replace(folder, temporary)
             sync(folder.parent)
     finally:
         delete(temporary)
@@ -118,9 +124,24 @@ def writing(path: Path) -> Iterator[None]:
         raise
 
 
+def replace(folder: Path, new: Path) -> None:
+    """Rename ``new`` to ``folder``; one that is there goes out of the way, and back on failure."""
+    old = folder.with_name(f".{folder.name}.old.{os.getpid()}.tmp")
+    delete(old)
+    if folder.is_dir():
+        folder.rename(old)
+    try:
+        new.rename(folder)
+    except BaseException:
+        if old.is_dir():
+            old.rename(folder)
+        raise
+    delete(old)
+
+
 def discard(folder: Path) -> None:
     """Delete a folder, if it is there, so that no moment shows a part of it under its name."""
-    doomed = temporary_for(folder).with_name(f".{folder.name}.old.{os.getpid()}.tmp")
+    doomed = folder.with_name(f".{folder.name}.old.{os.getpid()}.tmp")
     delete(doomed)
     if folder.is_dir():
         folder.rename(doomed)
@@ -128,11 +149,12 @@ def discard(folder: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a file or folder, if it is there."""
+    """Delete a file or folder, as far as it is there: what fails here must not hide why."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def sweep(folder: Path) -> None:

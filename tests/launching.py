@@ -21,7 +21,7 @@ from typing import Any
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["seqtrans.training", "seqtrans_plugins.greedy", "torch.utils.tensorboard", "toy"]
+    ["seqtrans.training", "seqtrans_plugins.greedy", "torch.utils.tensorboard", "torch._dynamo"]
 )
 
 TINY = [
@@ -33,8 +33,13 @@ TINY = [
 
 
 def words(folder: Path, *more: str, **training: object) -> list[str]:
-    """A command line for a tiny training in ``folder``; keywords are settings of ``training``."""
-    return [*TINY, f"run={folder}", *(f"training.{k}={v}" for k, v in training.items()), *more]
+    """A command line for a tiny training in ``folder``; keywords are settings of ``training``.
+
+    What is given stands in place of what is said in ``TINY``.
+    """
+    given = [f"run={folder}", *(f"training.{k}={v}" for k, v in training.items()), *more]
+    keys = {word.partition("=")[0] for word in given}
+    return [*(word for word in TINY if word.partition("=")[0] not in keys), *given]
 
 
 def train(argv: list[str]) -> int:

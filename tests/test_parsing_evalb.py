@@ -19,23 +19,15 @@ from hypothesis import strategies as st
 
 import seqtrans
 from seqtrans.errors import DataError, SettingsError
-from seqtrans_tasks.parsing.evalb import (
-    COLLINS,
-    NEW,
-    Parameters,
-    Report,
+from seqtrans_tasks.parsing.evalb import Report, Totals, main, read_line, score, score_files
+from seqtrans_tasks.parsing.parameters import COLLINS, NEW, Parameters, parameters_named
+from seqtrans_tasks.parsing.sentence import (
     SentenceScore,
     Status,
-    Totals,
     _crossing,
     _Quote,
     _restored,
     _Side,
-    main,
-    parameters_named,
-    read_line,
-    score,
-    score_files,
     score_sentence,
 )
 from seqtrans_tasks.parsing.tree import Leaf, Node, Tree, read_tree, same, write_tree

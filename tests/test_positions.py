@@ -63,7 +63,7 @@ class InBfloat(PositionScheme):
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
         assert isinstance(self.angle, Tensor)
-        return x + (at.to(x.dtype) * self.angle)[:, None].sin()
+        return x + (at.to(x.dtype) * self.angle)[..., None].sin()
 
 
 class Unlimited(PositionScheme):

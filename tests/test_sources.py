@@ -52,7 +52,7 @@ class Summed(nn.Module):
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (Leaky, "An input must give the same vectors alone and in a batch, but "),
+        (Leaky, "An input must give the same vectors alone and padded to 4 times, but "),
         (Summed, "A source must give vectors [B, S', D], [4, 'S', 16], not [4, 16]."),
     ],
 )

@@ -7,7 +7,7 @@ there.
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 
 import torch
 from torch import Tensor
@@ -85,10 +85,10 @@ class Sampling(Decoder):
 
     def stream(self, source: Tensor, draw: int) -> torch.Generator:
         """The random numbers of one draw for one source."""
-        content = zlib.crc32(source.contiguous().numpy().tobytes())
-        return torch.Generator().manual_seed(
-            (self.seed * 1_000_003 + draw) * 4_294_967_296 % (1 << 62) + content
-        )
+        content = f"{self.seed} {draw} ".encode() + source.contiguous().numpy().tobytes()
+        # The generator takes in no more than 32 bits of its seed, so all must go into these.
+        seed = int.from_bytes(hashlib.sha256(content).digest()[:4], "big")
+        return torch.Generator().manual_seed(seed)
 
     def sharpen(self, scores: Tensor) -> Tensor:
         """Scores [R, V] at this temperature, -inf beyond ``top_k`` and ``top_p``."""

@@ -11,7 +11,8 @@ from typing import Any
 import datasets
 import evaluate
 
-from seqtrans_tasks.parsing.evalb import parameters_named, read_line, score
+from seqtrans_tasks.parsing.evalb import read_line, score
+from seqtrans_tasks.parsing.parameters import parameters_named
 
 _DESCRIPTION = """\
 Labelled recall, precision and F1 of constituency trees, equal to EVALB's on the sentences that it

@@ -21,6 +21,7 @@ from seqtrans_tasks.parsing.augment import Variations
 from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
 from seqtrans_tasks.parsing.drawing import draw, svg
 from seqtrans_tasks.parsing.linear import Linearisation
+from seqtrans_tasks.parsing.parameters import parameters_named
 from seqtrans_tasks.parsing.subwords import Subwords, size_for
 from seqtrans_tasks.parsing.tags import Tagger
 from seqtrans_tasks.parsing.tree import (
@@ -58,7 +59,7 @@ class Parsing(Task):
 
     def __init__(self, settings: ParsingSettings) -> None:
         self.settings = settings
-        self.parameters = evalb.parameters_named(settings.parameters)
+        self.parameters = parameters_named(settings.parameters)
 
     def prepare(self, folder: Path) -> None:
         splits: dict[str, list[Node]] = {}

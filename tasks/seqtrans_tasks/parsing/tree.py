@@ -64,11 +64,20 @@ def read_trees(text_or_lines: str | Iterable[str], name: str) -> Iterator[Node]:
 
 
 def read_numbered_trees(
-    text_or_lines: str | Iterable[str], name: str
+    text_or_lines: str | Iterable[str], name: str, *, share_lines: bool = True
 ) -> Iterator[tuple[int, Node]]:
-    """As `read_trees`, each tree with the number of the line on which it begins, from 1."""
+    """As `read_trees`, each tree with the number of the line on which it begins, from 1.
+
+    Unless trees may ``share_lines``, one that begins where another ends is a `DataError`.
+    """
     for first_line, text in _balanced_blocks(_lines(text_or_lines)):
-        yield from _scan(text, first_line, name)
+        for place, (line, node) in enumerate(_scan(text, first_line, name)):
+            if place and not share_lines:
+                raise DataError(
+                    f"{name}, line {line}: a second tree begins on the line on which another "
+                    "ends; begin every tree on a line of its own."
+                )
+            yield line, node
 
 
 def read_tree(text: str, name: str = "the text") -> Node:

@@ -160,7 +160,7 @@ def read_files(
 ) -> Iterator[tuple[str, Node]]:
     """The trees of files, in order, each with its origin ``file:line``; ``.gz`` is unpacked.
 
-    With ``one_tree_a_line`` a tree over several lines and a line with several are errors too.
+    A line with two trees is an error; with ``one_tree_a_line``, so is a tree over several lines.
     Raises `DataError` for a file that is absent, without trees, not UTF-8 or not well formed.
     """
     for path in paths:
@@ -256,7 +256,7 @@ def _read_file(path: Path, one_tree_a_line: bool) -> Iterator[tuple[int, Node]]:
             for number, node in enumerate(read_tree_lines(lines, str(path)), start=1):
                 yield number, cast(Node, node)
         else:
-            yield from read_numbered_trees(lines, str(path))
+            yield from read_numbered_trees(lines, str(path), share_lines=False)
 
 
 def _opened(path: Path) -> IO[bytes]:

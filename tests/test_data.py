@@ -1,0 +1,200 @@
+"""Corpora, the updates of an epoch, and batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqtrans.data import (
+    Corpus,
+    Ragged,
+    collate,
+    cut,
+    decoding_batches,
+    epoch_updates,
+    pad,
+    read_json,
+    split_lines,
+)
+from seqtrans.errors import DataError
+
+SPECIALS = (7, 8, 9)  # pad, bos, eos: no zero among them, which padding with 0 would hide
+
+ids = st.lists(st.integers(10, 99), max_size=9)
+pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=30)
+
+
+@given(pairs, st.integers(1, 60), st.integers(0, 9), st.integers(0, 9))
+def test_an_epoch_has_every_example_once_within_the_budget(
+    examples: list[tuple[list[int], list[int]]], tokens: int, seed: int, epoch: int
+) -> None:
+    corpus = Corpus.of(examples)
+    updates = epoch_updates(corpus, tokens, seed, epoch)
+    assert sorted(np.concatenate(updates).tolist()) == list(range(len(examples)))
+    for update in updates:
+        batch = collate(corpus, update, SPECIALS)
+        if len(update) > 1:
+            assert batch.source.numel() <= tokens
+            assert batch.target_out.numel() <= tokens
+    again = epoch_updates(corpus, tokens, seed, epoch)
+    assert [u.tolist() for u in again] == [u.tolist() for u in updates]
+
+
+def test_each_epoch_and_seed_has_an_order_of_its_own() -> None:
+    corpus = Corpus.of([([1] * (n % 5), [2] * (n % 7)) for n in range(200)])
+    orders = {
+        tuple(np.concatenate(epoch_updates(corpus, 30, seed, epoch)).tolist())
+        for seed in range(3)
+        for epoch in range(3)
+    }
+    assert len(orders) == 9
+
+
+def test_the_budget_is_used() -> None:
+    """No two updates of one length could have been one."""
+    corpus = Corpus.of([([1, 2], [3, 4, 5])] * 23)
+    assert sorted(map(len, epoch_updates(corpus, 20, 1, 1))) == [3, 5, 5, 5, 5]
+
+
+def test_longer_examples_are_left_out_at_the_limit_exactly() -> None:
+    corpus = Corpus.of([([1] * s, [2] * t) for s in range(1, 6) for t in range(1, 6)])
+    updates = epoch_updates(corpus, 100, 1, 0, longest_source=3, longest_target=2)
+    kept = np.concatenate(updates)
+    assert len(kept) == 6
+    assert corpus.sources.lengths[kept].max() == 3
+    assert corpus.targets.lengths[kept].max() == 2
+    assert epoch_updates(corpus, 100, 1, 0, longest_source=0 or None, longest_target=None)
+    assert epoch_updates(Corpus.of([]), 100, 1, 0) == []
+
+
+@given(st.integers(0, 20), st.integers(1, 9))
+def test_a_cut_is_even_and_its_parts_are_the_whole(size: int, parts: int) -> None:
+    update = np.arange(size)
+    found = cut(update, parts)
+    assert len(found) == parts
+    assert np.concatenate(found).tolist() == update.tolist()
+    sizes = [len(part) for part in found]
+    assert max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True), "the first is the largest"
+
+
+@given(pairs, st.data())
+def test_a_batch_is_what_padding_one_by_one_gives(
+    examples: list[tuple[list[int], list[int]]], data: st.DataObject
+) -> None:
+    numbers = data.draw(st.lists(st.integers(0, len(examples) - 1), min_size=1, max_size=9))
+    batch = collate(Corpus.of(examples), numbers, SPECIALS)
+    padding, bos, eos = SPECIALS
+    sources = [torch.tensor(examples[i][0], dtype=torch.long) for i in numbers]
+    source, mask = pad(sources)
+    assert torch.equal(batch.source, source)
+    assert torch.equal(batch.mask, mask)
+    targets = [examples[i][1] for i in numbers]
+    target_in, _ = pad([torch.tensor([bos, *t]) for t in targets], padding)
+    target_out, _ = pad([torch.tensor([*t, eos]) for t in targets], padding)
+    assert torch.equal(batch.target_in, target_in)
+    assert torch.equal(batch.target_out, target_out)
+    assert {t.dtype for t in (batch.source, batch.target_in, batch.target_out)} == {torch.int64}
+    moved = batch.to(torch.device("cpu"))
+    assert torch.equal(moved.target_in, batch.target_in)
+
+
+def test_features_stay_as_they_are() -> None:
+    features = [torch.randn(n, 2, 3, dtype=torch.float32) for n in (4, 1, 0)]
+    corpus = Corpus.of((f, [10]) for f in features)
+    batch = collate(corpus, [0, 1, 2], SPECIALS)
+    assert batch.source.shape == (3, 4, 2, 3)
+    assert batch.source.dtype == torch.float32
+    assert batch.mask.sum(1).tolist() == [4, 1, 0]
+    assert torch.equal(batch.source[0], features[0])
+    assert torch.equal(batch.source[1, :1], features[1])
+    assert not batch.source[1, 1:].any()
+
+
+def test_nothing_left_gives_a_batch_without_loss_of_the_shortest_source() -> None:
+    corpus = Corpus.of([([11] * 5, [12]), ([], [14]), ([13] * 2, [14] * 9)])
+    batch = collate(corpus, [], SPECIALS)
+    assert batch.source.tolist() == [[13, 13]]
+    assert batch.mask.all()
+    assert batch.target_in.tolist() == [[SPECIALS[1]]]
+    assert batch.target_out.tolist() == [[SPECIALS[0]]]
+
+
+def test_a_corpus_comes_back_from_its_files(tmp_path: Path) -> None:
+    corpus = Corpus.of([([1, 2], [3]), ([], [4, 5, 6]), ([7], [])])
+    corpus.save(tmp_path / "corpus")
+    back = Corpus.open(tmp_path / "corpus")
+    assert isinstance(back.sources.values, np.memmap)
+    for mine, its in ((corpus.sources, back.sources), (corpus.targets, back.targets)):
+        assert [mine[i].tolist() for i in range(3)] == [its[i].tolist() for i in range(3)]
+    assert len(back) == 3
+    batches = [collate(c, [2, 0, 1], SPECIALS) for c in (corpus, back)]
+    assert torch.equal(batches[0].source, batches[1].source)
+    assert back.sources.values[0] == 1, "what is padded is a copy"
+
+
+def test_a_corpus_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as error:
+        Corpus.open(tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path} holds no prepared corpus: [Errno 2] No such file or directory: "
+        f"'{tmp_path / 'sources.npy'}'."
+    )
+
+
+def test_an_object_array_is_refused(tmp_path: Path) -> None:
+    Corpus.of([([1], [2])]).save(tmp_path / "corpus")
+    np.save(tmp_path / "corpus/sources.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="holds no prepared corpus: "):
+        Corpus.open(tmp_path / "corpus")
+
+
+def test_an_empty_ragged() -> None:
+    empty = Ragged.of([])
+    assert len(empty) == 0
+    assert empty.lengths.tolist() == []
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
+def test_decoding_batches(lengths: list[int], tokens: int) -> None:
+    batches = decoding_batches(lengths, tokens)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    assert all(
+        len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= tokens
+        for batch in batches
+    )
+    flat = [lengths[i] for batch in batches for i in batch]
+    assert flat == sorted(lengths, reverse=True)
+
+
+def test_lines_end_at_lf_alone() -> None:
+    content = "\ufeffa\u2028b\x85c\x0bd\x0ce\x1cf\rg\r\n\n\x00\n last".encode()
+    assert split_lines(content, "x") == ["a\u2028b\x85c\x0bd\x0ce\x1cf\rg", "", "\x00", " last"]
+    assert split_lines(b"", "x") == []
+    assert split_lines(b"a\n", "x") == ["a"]
+    with pytest.raises(DataError) as error:
+        split_lines(b"ab\xff", "corpus.de")
+    assert str(error.value) == "corpus.de is not UTF-8: byte 2 can't be decoded."
+
+
+def test_json_that_is_missing_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with pytest.raises(DataError) as error:
+        read_json(path)
+    assert str(error.value) == (
+        f"{path} can't be read: [Errno 2] No such file or directory: '{path}'."
+    )
+    path.write_text("{")
+    with pytest.raises(DataError) as error:
+        read_json(path)
+    assert str(error.value) == (
+        f"{path} can't be read: Expecting property name enclosed in double quotes: "
+        "line 1 column 2 (char 1)."
+    )
+    path.write_text("[1]")
+    assert read_json(path) == [1]

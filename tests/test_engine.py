@@ -1,0 +1,331 @@
+"""What ``seqtrans.load`` gives, over an untrained parser, which the constraint lets write trees."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import seqtrans
+from seqtrans import assembly, checkpoint
+from seqtrans.config import packaged, resolve
+from seqtrans.engine import Engine
+from seqtrans.errors import CheckpointError, DataError, PluginError, SettingsError
+from seqtrans.plugins import registry
+from seqtrans.prepare import prepare
+from seqtrans.settings import parse_words
+from seqtrans_tasks.parsing import grammar
+from seqtrans_tasks.parsing.task import Parse, Sentence
+from seqtrans_tasks.parsing.tree import leaves, read_tree, write_tree
+
+LINES = ["The old ferry left .", "Yes", "the harbour", "A cat , which slept , left the quay ."]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder with one checkpoint of random weights."""
+    folder = tmp_path_factory.mktemp("engine")
+    trees = grammar.write_treebank(train=80, dev=6, test=7)
+    for split, some in trees.items():
+        text = "".join(write_tree(tree) + "\n" for tree in some)
+        (folder / f"{split}.trees").write_text(text, encoding="utf-8")
+    words = [
+        *("task=parsing", "model.width=16", "model.inner=16", "model.heads=2", "task.subwords=300"),
+        *("model.encoder_layers=1", "model.decoder_layers=1", "decoder.width=3"),
+        *(f"task.{split}={folder}/{split}.trees" for split in trees),
+        f"run={folder}/run",
+    ]
+    config = resolve(parse_words(words, packaged()), registry())
+    prepare(config, registry())
+    for split in trees:
+        (folder / f"{split}.trees").unlink()  # a run folder is enough
+    task = assembly.build_task(config, registry())
+    task.open(config.folder / "task")
+    model = assembly.build_model(config, registry(), task)
+    optimizer = torch.optim.Adam(model.parameters())
+    checkpoint.save(config.folder, model, optimizer, checkpoint.Progress(step=3))
+    return config.folder
+
+
+@pytest.fixture(scope="module")
+def parser(run: Path) -> Engine:
+    return seqtrans.load(run)
+
+
+def written(parser: Engine, found: list[Any]) -> list[str]:
+    return [parser.task.write(output) for output in found]
+
+
+def test_every_line_gives_a_tree_over_its_words_in_order(parser: Engine) -> None:
+    found = parser.transduce(LINES)
+    assert [[leaf.word for leaf in leaves(parse.tree)] for parse in found] == [
+        line.split() for line in LINES
+    ]
+
+
+def test_an_empty_list_gives_an_empty_list(parser: Engine) -> None:
+    assert parser.transduce([]) == []
+    assert parser.score([]) == []
+
+
+@pytest.mark.parametrize("decoder", ["greedy", "beam", "sampling"])
+def test_the_company_of_a_line_changes_nothing(parser: Engine, decoder: str) -> None:
+    together = written(parser, parser.transduce(LINES, decoder=decoder))
+    alone = [written(parser, parser.transduce([line], decoder=decoder))[0] for line in LINES]
+    backwards = written(parser, parser.transduce(LINES[::-1], decoder=decoder))[::-1]
+    assert together == alone == backwards
+
+
+def test_settings_of_the_decoder_go_over_the_runs_own(parser: Engine) -> None:
+    assert parser.decoder().most == 3
+    assert parser.decoder(width=5).most == 5
+    assert parser.decoder("greedy").most == 1
+    assert parser.decoder("greedy").extra == parser.decoder().extra == 300
+
+
+def test_alternatives_differ_and_are_sorted(parser: Engine) -> None:
+    for found in parser.alternatives(LINES, 3):
+        outputs = [parser.task.write(output) for output, _ in found]
+        scores = [hypothesis.score for _, hypothesis in found]
+        assert 1 <= len(outputs) == len(set(outputs)) <= 3
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_the_score_of_an_output_is_what_the_decoder_gave_it(parser: Engine) -> None:
+    found = parser.alternatives(LINES, 3, alpha=0.0)
+    hypotheses = [pair for some in found for pair in some]
+    scores = parser.score([parse.tree for parse, _ in hypotheses])
+    for score, (_, hypothesis) in zip(scores, hypotheses, strict=True):
+        assert score == pytest.approx(hypothesis.log_probability, abs=1e-4)
+
+
+def test_inputs_may_be_what_the_task_reads(parser: Engine) -> None:
+    sentence = Sentence(("Yes", "."))
+    assert written(parser, parser.transduce([sentence])) == written(
+        parser, parser.transduce(["Yes ."])
+    )
+
+
+def test_evaluation_is_over_every_example(parser: Engine) -> None:
+    evaluation = parser.evaluate("test", decoder="greedy")
+    examples = parser.task.examples("test")
+    assert (
+        len(evaluation.outputs) == len(examples) == evaluation.score.figures["overall"]["sentences"]
+    )
+    assert parser.task.score(evaluation.outputs, examples) == evaluation.score
+    perfect = [parser.task.reference(example) for example in examples]
+    assert parser.task.score(perfect, examples).value == 100
+
+
+def test_reloading_decodes_the_same(run: Path, parser: Engine) -> None:
+    again = seqtrans.load(str(run), "last")
+    assert written(again, again.transduce(LINES)) == written(parser, parser.transduce(LINES))
+    assert again.score(again.task.examples("dev")) == parser.score(parser.task.examples("dev"))
+
+
+def test_scores_do_not_depend_on_the_batch(parser: Engine) -> None:
+    examples = parser.task.examples("dev")
+    together = parser.score(examples)
+    alone = [parser.score([example])[0] for example in examples]
+    assert together == pytest.approx(alone, abs=1e-4)
+    assert all(score < 0 and math.isfinite(score) for score in together)
+
+
+def refusal(kind: type[Exception], action: Any) -> str:
+    with pytest.raises(kind) as caught:
+        action()
+    return str(caught.value)
+
+
+def test_refusals(run: Path, parser: Engine, tmp_path: Path) -> None:
+    cases: list[tuple[type[Exception], Any, str]] = [
+        (DataError, lambda: parser.transduce(["Yes", "  "]), "input 2: there are no words."),
+        (DataError, lambda: parser.transduce("Yes"), "inputs is a list of lines, not one string."),
+        (
+            PluginError,
+            lambda: parser.transduce(["Yes"], decoder="beem"),
+            "no decoder is called 'beem'; did you mean 'beam'? there are: greedy, beam, sampling",
+        ),
+        (
+            SettingsError,
+            lambda: parser.transduce(["Yes"], widht=3),
+            "decoder.widht: no such setting; did you mean decoder.width?",
+        ),
+        (
+            SettingsError,
+            lambda: parser.alternatives(["Yes"], 4),
+            "4 outputs for each input were asked for, and this decoder gives 1 to 3.",
+        ),
+        (
+            DataError,
+            lambda: parser.evaluate("devv"),
+            f"there is no split 'devv' in {run}/task; there are: dev, test, train.",
+        ),
+        (CheckpointError, lambda: seqtrans.load(tmp_path), f"{tmp_path} holds no checkpoint yet."),
+        (
+            CheckpointError,
+            lambda: seqtrans.load(run, 7),
+            f"{run} holds no checkpoint 7; step is best, last, average or one of 3.",
+        ),
+        (
+            CheckpointError,
+            lambda: seqtrans.load(tmp_path / "none"),
+            f"there is no run folder {tmp_path}/none.",
+        ),
+    ]
+    for kind, action, message in cases:
+        assert refusal(kind, action) == message
+
+
+def test_a_run_of_another_format_is_refused(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    path = copy / "config.json"
+    content = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**content, "format": 99}), "utf-8")
+    assert refusal(CheckpointError, lambda: seqtrans.load(copy)) == (
+        f"{path} is of format 99; this version of seqtrans reads format 1."
+    )
+
+
+def test_a_component_that_is_not_installed_is_named_with_its_provider(
+    run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    path = copy / "config.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["settings"]["position"] = "wavelets"
+    content["providers"]["position"] = "seqtrans-wavelets 0.3"
+    path.write_text(json.dumps(content), "utf-8")
+    assert refusal(PluginError, lambda: seqtrans.load(copy)) == (
+        f"{path} needs a position provided by seqtrans-wavelets 0.3: "
+        "no position is called 'wavelets'; there are: sinusoidal, learned"
+    )
+
+
+def command(name: str, *words: str) -> int:
+    import importlib
+
+    from seqtrans.commands import run as call
+
+    return call(importlib.import_module(f"seqtrans.{name}").main, words)
+
+
+def test_transduce_gives_a_line_for_every_line(
+    run: Path, parser: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines = [LINES[0], "", LINES[1] + "\r", "   ", "left\u2028right \u0085"]
+    source.write_bytes("\ufeff".encode() + "\n".join(lines).encode())
+    assert command("transduce", f"run={run}", f"input={source}", f"output={target}") == 0
+    found = target.read_bytes().decode().split("\n")
+    assert found[-1] == ""
+    expected = written(parser, parser.transduce([LINES[0], LINES[1]]))
+    assert found[:4] == [expected[0], "", expected[1], ""]
+    assert command("transduce", f"run={run}", f"input={source}") == 0
+    assert capsys.readouterr().out == target.read_bytes().decode()
+
+
+def test_transduce_draws_and_lists(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("The cat left .\n\n", "utf-8")
+    words = [f"run={run}", f"input={source}"]
+    assert command("transduce", *words, "format=drawing", f"svg={tmp_path}/svg") == 0
+    drawing = capsys.readouterr().out
+    assert "TOP" in drawing
+    assert "cat" in drawing.rstrip().split("\n")[-1]
+    assert [p.name for p in (tmp_path / "svg").iterdir()] == ["1.svg"]
+    assert command("transduce", *words, "format=json", "best=2") == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["input"] == "The cat left ."
+    assert len(first["outputs"]) == 2
+    assert first["outputs"][0]["score"] >= first["outputs"][1]["score"]
+    assert second == {"input": "", "outputs": []}
+
+
+def test_a_line_that_is_no_input_is_named(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("The/DT cat/NN\nThe cat\n", "utf-8")
+    words = [f"run={run}", f"input={source}", f"output={target}", "task.input=tagged"]
+    assert command("transduce", *words) == 2
+    assert capsys.readouterr().err == (
+        f"seqtrans: {source}, line 2: 'The' isn't word/TAG; task.input=words reads words alone.\n"
+    )
+    assert not target.exists()
+    source.write_bytes(b"caf\xe9\n")
+    assert command("transduce", *words) == 2
+    assert capsys.readouterr().err == (
+        f"seqtrans: {source} is not UTF-8: byte 3 can't be decoded.\n"
+    )
+
+
+def test_evaluate_writes_outputs_and_figures(
+    run: Path, parser: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, report = tmp_path / "trees", tmp_path / "report.json"
+    words = [f"run={run}", "split=test", "decoder=greedy", f"output={output}", f"report={report}"]
+    assert command("evaluate", *words) == 0
+    evaluation = parser.evaluate("test", decoder="greedy")
+    assert output.read_text("utf-8").splitlines() == written(parser, evaluation.outputs)
+    content = json.loads(report.read_text("utf-8"))
+    assert (content["metric"], content["value"]) == ("F1", evaluation.score.value)
+    assert evaluation.score.signature in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("evaluate", [], "run: must be given: the run folder"),
+        ("evaluate", ["splitt=dev"], "splitt: no such setting; did you mean split?"),
+        ("transduce", ["best=2"], "best: more than one output for each input needs format=json"),
+        ("transduce", ["best=0"], "best: must be at least 1, not '0'"),
+        (
+            "transduce",
+            ["model.width=3"],
+            "model.width: belongs to the run and can't be changed here",
+        ),
+        (
+            "transduce",
+            ["task.leaves=words"],
+            "task.leaves: was fixed when the run was prepared; what may change is "
+            "task.constrained, task.input, task.parameters",
+        ),
+    ],
+)
+def test_wrong_words_of_a_command(
+    run: Path, capsys: pytest.CaptureFixture[str], name: str, words: list[str], message: str
+) -> None:
+    given = [] if "must be given" in message else [f"run={run}"]
+    assert command(name, *given, *words) == 2
+    assert f"seqtrans: {message}\n" in capsys.readouterr().err
+
+
+def test_a_constraint_turned_off_is_mended(run: Path) -> None:
+    from seqtrans.settings import Words
+
+    changes = Words({"task": {"constrained": "no"}}, {})
+    parser = seqtrans.load(run, changes=changes)
+    found = parser.transduce(LINES)
+    assert [[leaf.word for leaf in leaves(parse.tree)] for parse in found] == [
+        line.split() for line in LINES
+    ]
+    assert any(parse.repairs for parse in found)
+    score = parser.evaluate("test").score
+    assert score.figures["repaired"]["any"] > 0
+    assert "repaired: " in score.report
+
+
+def test_outputs_that_are_no_tree_at_all_still_count(parser: Engine) -> None:
+    example = read_tree("(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat))))")
+    flat = read_tree("(TOP (DT the) (NN cat) (VBD sat))")
+    assert parser.task.score([Parse(flat)], [example]).value == 0

@@ -1,0 +1,60 @@
+"""The loss: both conventions of smoothing, padding, and batches in which nothing counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from seqtrans.loss import smoothed_loss
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_smoothing_over_all_is_torchs(smoothing: float) -> None:
+    logits, target = torch.randn(3, 4, 7), torch.randint(1, 7, (3, 4))
+    found = smoothed_loss(logits, target, 0, smoothing)
+    wanted = cross_entropy(
+        logits.flatten(0, 1), target.flatten(), label_smoothing=smoothing, reduction="sum"
+    )
+    assert torch.allclose(found, wanted)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_smoothing_over_the_others_is_by_its_distribution(smoothing: float) -> None:
+    symbols = 7
+    logits, target = torch.randn(3, 4, symbols), torch.randint(1, symbols, (3, 4))
+    wanted = 0.0
+    for row, right in zip(logits.flatten(0, 1).log_softmax(-1), target.flatten(), strict=True):
+        for symbol in range(symbols):
+            share = 1 - smoothing if symbol == right else smoothing / (symbols - 1)
+            wanted -= share * float(row[symbol])
+    found = smoothed_loss(logits, target, 0, smoothing, "others")
+    assert float(found) == pytest.approx(wanted, rel=1e-5)
+    if smoothing:
+        assert not torch.isclose(found, smoothed_loss(logits, target, 0, smoothing))
+
+
+@pytest.mark.parametrize("over", ["all", "others"])
+def test_padding_does_not_count(over: str) -> None:
+    logits, target = torch.randn(2, 3, 5), torch.tensor([[4, 2, 3], [1, 2, 4]])
+    padded = torch.cat([logits, torch.randn(2, 6, 5)], 1)
+    longer = torch.cat([target, torch.zeros(2, 6, dtype=torch.long)], 1)
+    alone = smoothed_loss(logits, target, 0, 0.1, over)
+    assert torch.allclose(smoothed_loss(padded, longer, 0, 0.1, over), alone)
+
+
+@pytest.mark.parametrize("over", ["all", "others"])
+def test_nothing_but_padding_costs_nothing(over: str) -> None:
+    logits = torch.randn(2, 3, 5, requires_grad=True)
+    loss = smoothed_loss(logits, torch.zeros(2, 3, dtype=torch.long), 0, 0.1, over)
+    assert loss.item() == 0
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad.eq(0).all()
+
+
+def test_the_sum_is_in_fp32() -> None:
+    logits, target = torch.randn(2, 3, 5).bfloat16(), torch.randint(1, 5, (2, 3))
+    found = smoothed_loss(logits, target, 0)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, smoothed_loss(logits.float(), target, 0))

@@ -1,0 +1,157 @@
+"""The model's two methods in every shape that can be set, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqtrans.config import Shape
+from seqtrans.errors import DataError
+from seqtrans.model import Pace
+from seqtrans.settings import NoSettings
+from seqtrans.task import Vocabulary
+from seqtrans.testing import Nearby, check_model, tiny_model
+from seqtrans_plugins.tokens import Tokens
+
+PACED = Vocabulary(12, paces=(False,) * 5 + (True, False, True, True, False, True, True))
+
+
+def tokens(shape: Shape, vocabulary: Vocabulary | None) -> nn.Module:
+    return Tokens(NoSettings(), shape, vocabulary)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "pre"},
+        {"norm": "pre", "causal": False},
+        {"tie": "none"},
+        {"tie": "all"},
+        {"heads": 3, "head_width": 6},
+        {"encoder_layers": 1, "decoder_layers": 3},
+        {"pace": 1},
+        {"pace": 3},
+        {"pace": 3, "causal": False},
+        {"pace": 2, "norm": "pre", "tie": "all"},
+    ],
+    ids=str,
+)
+def test_keeps_what_decoding_relies_on(changes: dict[str, Any]) -> None:
+    check_model(lambda: tiny_model(source=tokens, vocabulary=PACED, **changes))
+
+
+def test_pace_with_restricted_attention() -> None:
+    check_model(lambda: tiny_model(attention=Nearby, vocabulary=PACED, pace=2))
+
+
+def test_pace_counts_units_on_both_sides() -> None:
+    """The offset is the key's unit less the units consumed: 0 at the unit that is next."""
+    vocabulary = Vocabulary(6, paces=(False, False, False, False, False, True))
+    model = tiny_model(vocabulary=vocabulary, pace=2)
+    source = torch.tensor([[5, 4, 5, 5, 4]])  # units 0 0 1 2 2
+    state = model.start(source, torch.ones_like(source).bool())
+    assert state.memory_units is not None
+    assert state.memory_units.tolist() == [[0, 0, 1, 2, 2]]
+    first = model.offsets(torch.tensor([[1, 4, 5]]), state)  # 0, 0 and 1 unit consumed
+    assert first is not None
+    assert (first - 2).tolist() == [[[0, 0, 1, 2, 2], [0, 0, 1, 2, 2], [-1, -1, 0, 1, 1]]]
+    state = state.select(torch.tensor([0, 0]))
+    second = model.offsets(torch.tensor([[5], [4]]), state)  # 2 and 1: one sentence, two rows
+    assert second is not None
+    assert (second - 2).tolist() == [[[-2, -2, -1, 0, 0], [-1, -1, 0, 1, 1]]]
+
+
+def test_pace_begins_by_favouring_the_next_unit() -> None:
+    bias = Pace(heads=2, reach=3)(torch.tensor([[[0, 2, 3, 4, 6]]]))
+    assert bias.shape == (1, 2, 1, 5)
+    assert bias[0, 0, 0].argmax() == 2
+
+
+@pytest.mark.parametrize("paces", [(None, PACED.paces), (PACED.paces, None)])
+def test_pace_needs_both_sides(paces: tuple[Any, Any]) -> None:
+    def build() -> None:
+        vocabulary = Vocabulary(12, paces=paces[0])
+        model = tiny_model(vocabulary=vocabulary)
+        type(model)(
+            model.shape.model_copy(update={"pace": 2}),
+            vocabulary,
+            model.source,
+            (model.encoder.position, model.decoder.position),
+            [layer.attention.attention for layer in model.encoder.layers],
+            [layer.attention.attention for layer in model.decoder.layers],
+            Vocabulary(12, paces=paces[1]),
+        )
+
+    with pytest.raises(DataError) as error:
+        build()
+    assert str(error.value) == (
+        "model.pace needs a task whose vocabularies both say which symbols keep pace."
+    )
+
+
+def test_tying_needs_an_embedding_of_the_same_size() -> None:
+    class Without(nn.Module):
+        def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            return source, mask
+
+    def smaller(shape: Shape, vocabulary: Vocabulary | None) -> nn.Module:
+        return Tokens(NoSettings(), shape, Vocabulary(7))
+
+    for source in (smaller, lambda shape, vocabulary: Without()):
+        with pytest.raises(DataError) as error:
+            tiny_model(tie="all", source=source)
+        assert str(error.value) == (
+            "model.tie=all needs a source with an embedding over the target's vocabulary; "
+            "use model.tie=output."
+        )
+
+
+def test_a_model_that_is_not_causal_sees_ahead() -> None:
+    """As non-autoregressive decoding needs: one step over the whole output."""
+    model = tiny_model(causal=False).eval()
+    source = torch.tensor([[3, 4, 5]])
+    mask = torch.ones_like(source).bool()
+    one, other = torch.tensor([[5, 6, 7, 8]]), torch.tensor([[5, 6, 7, 9]])
+    assert not torch.equal(model(source, mask, one)[0, 0], model(source, mask, other)[0, 0])
+
+
+class Peeking(nn.Module):
+    """A source whose vectors depend on how far a batch is padded."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(12, shape.width)
+
+    def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return self.embedding(source) * source.shape[1], mask
+
+
+class Shifty(Nearby):
+    """Looks ahead whatever it is told."""
+
+    reach = None  # type: ignore[assignment]
+
+    def sees(self, query_at: Tensor, key_at: Tensor) -> None:  # type: ignore[override]
+        return None
+
+    def forward(self, *heads: Tensor, **more: Any) -> Tensor:
+        return super().forward(*heads, **{**more, "causal": False})
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (
+            {"source": lambda shape, vocabulary: Peeking(shape)},
+            "A sentence must give the same logits alone and ",
+        ),
+        ({"attention": Shifty}, "The whole target at once must give the same logits as "),
+    ],
+)
+def test_the_kit_finds_what_is_wrong(parts: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(AssertionError) as error:
+        check_model(lambda: tiny_model(**parts))
+    assert str(error.value).startswith(sentence)
