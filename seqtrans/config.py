@@ -212,11 +212,15 @@ class Group:
     given: Mapping[str, Any]
     """What the user gave."""
 
+    @property
+    def values(self) -> dict[str, Any]:
+        """All that was said."""
+        return {**self.under, **self.given}
+
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that is set, checked: for each group its settings, and the names that were chosen.
-    """
+    """Everything that is set, checked: for each group its settings, and the chosen names."""
 
     names: Mapping[str, str]
     settings: Mapping[str, Any]
@@ -389,7 +393,7 @@ def resolve(words: Words, registry: Registry) -> Config:
         try:
             settings[name] = fill(
                 group.schema,
-                {**group.under, **group.given},
+                group.values,
                 name,
                 typed=words.typed,
                 owner=group.name if name in KINDS else None,
@@ -397,22 +401,26 @@ def resolve(words: Words, registry: Registry) -> Config:
             )
         except SettingsError as error:
             problems.extend(error.problems)
+    if isinstance(training := settings.get("training"), TrainingSettings):
+        try:
+            registry.get("decoder", training.validation_decoder)
+        except PluginError as error:
+            problems.append(Problem("training.validation_decoder", str(error)))
     if problems:
         raise SettingsError(*problems)
     names = {name: group.name for name, group in groups.items() if group.name is not None}
     return Config(names, settings)
 
 
-def groups(
-    words: Words, registry: Registry
-) -> list[tuple[str, type[Settings], Mapping[str, object]]]:
-    """What can be set after these words: (group, schema, values that stand over the schema's
-    defaults).
+def groups(words: Words, registry: Registry) -> dict[str, Group]:
+    """What can be set after these words, group by group.
+
+    Raises ``SettingsError`` for names and groups that there are not.
     """
-    groups, problems = arrange(words, registry)
+    found, problems = arrange(words, registry)
     if problems:
         raise SettingsError(*problems)
-    return [(name, group.schema, {**group.under, **group.given}) for name, group in groups.items()]
+    return found
 
 
 def packaged() -> dict[str, Path]:

@@ -247,16 +247,20 @@ def main(argv: list[str]) -> int:
     words = parse_words(argv, packaged())
     settable = groups(words, registry())
     problems: list[Problem | str] = []
-    for group, schema, values in settable:
+    for name, group in settable.items():
         try:
-            fill(schema, values, group, typed=words.typed)
+            fill(group.schema, group.values, name, typed=words.typed)
         except SettingsError as error:
             # What must be given and is not is what the user came to read about.
-            absent = {f"{group}.{name}" for name in schema.model_fields if name not in values}
+            absent = {
+                f"{name}.{key}" for key in group.schema.model_fields if key not in group.values
+            }
             problems += [p for p in error.problems if getattr(p, "key", None) not in absent]
     if problems:
         raise SettingsError(*problems)
-    for group, schema, values in settable:
-        for setting in describe(schema, group, values):
+    for name, group in settable.items():
+        print(name if group.name is None else f"{name}={group.name}")
+        for setting in describe(group.schema, name, group.values):
             print(setting)
+        print()
     return 0

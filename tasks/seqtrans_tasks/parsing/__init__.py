@@ -3,8 +3,8 @@
 To be read in this order: ``tree`` (nodes, reader, writer), ``treebank`` (files and splits),
 ``cleaning`` (traces and functions off), ``linear`` (trees as symbols and back), ``repair`` (a tree
 from any symbols), ``constraint`` (only symbols that make a tree), ``tags`` (tags from words),
-``parameters``, ``sentence`` and ``evalb`` (the score), ``grammar`` (the built-in treebank), ``drawing``, and ``task``, which puts
-them together.
+``parameters``, ``sentence`` and ``evalb`` (the score), ``grammar`` (the built-in treebank),
+``augment`` (variations of trees), ``drawing``, and ``task``, which puts them together.
 """
 
 from __future__ import annotations
