@@ -210,7 +210,10 @@ def decode(
                 task.constraint([inputs[i] for i in batch], limits.to(device)),
                 count,
             )
-            hypotheses = decoder.decode(scorer, request)
+            try:
+                hypotheses = decoder.decode(scorer, request)
+            except DataError as error:  # a batch begins with its longest input
+                raise DataError(f"input {numbers[batch[0]] + 1}: {error}") from None
             assert len(hypotheses) == len(batch)
             found.update((numbers[i], h) for i, h in zip(batch, hypotheses, strict=True))
             if progress is not None:

@@ -325,6 +325,21 @@ def test_a_constraint_turned_off_is_mended(run: Path) -> None:
     assert "repaired: " in score.report
 
 
+def test_an_input_beyond_the_models_positions_is_named(parser: Engine) -> None:
+    encoder = parser.model.encoder
+    before = encoder.position.limit
+    encoder.position.limit = 30
+    try:
+        message = refusal(DataError, lambda: parser.transduce(["Yes", "cat " * 40, "No"]))
+    finally:
+        encoder.position.limit = before
+    length = len(parser.task.encode_source(parser.task.read("cat " * 40)))
+    assert message == (
+        f"input 2: a source of {length} positions is longer than the 30 that this model's "
+        "position scheme was built for."
+    )
+
+
 def test_outputs_that_are_no_tree_at_all_still_count(parser: Engine) -> None:
     example = read_tree("(TOP (S (NP (DT the) (NN cat)) (VP (VBD sat))))")
     flat = read_tree("(TOP (DT the) (NN cat) (VBD sat))")
