@@ -15,7 +15,7 @@ from torch import Tensor
 def smoothed_loss(
     logits: Tensor, target: Tensor, pad: int, smoothing: float = 0.0, over: str = "all"
 ) -> Tensor:
-    """Sum, in fp32, of the cross-entropy of ``logits`` [..., V] with ``target`` [...], pads apart."""
+    """Sum in fp32 of the cross-entropy of ``logits`` [..., V] with ``target`` [...], pads apart."""
     logits, target = logits.flatten(0, -2).float(), target.flatten()
     if over == "others":
         # With a = εV/(V-1) spread over all, the right one gets 1 - a + a/V = 1 - ε and any other

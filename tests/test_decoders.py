@@ -108,7 +108,8 @@ def plain_beam(
     symbols: Any,
 ) -> list[tuple[int, ...]]:
     """The rule of the beam for one sentence, in lists, and without stopping early."""
-    live, finished = [((), 0.0)], []
+    live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    finished: list[tuple[tuple[int, ...], float]] = []
     for length in range(1, limit + 1):
         extended = []
         for prefix, total in live:
@@ -231,6 +232,27 @@ def test_a_longer_hypothesis_that_wins_by_its_length_is_found() -> None:
     assert len({hypothesis.ids for hypothesis in four}) == len(four)
 
 
+def test_the_search_goes_on_as_long_as_a_live_hypothesis_can_win() -> None:
+    """By the penalty that is mildest: the last length's if alpha > 0, the next one's if below."""
+    late = chain(0.4, *[0.999] * 20)  # the one symbol longer ones score worse than the first
+    assert search(beam(2, 1.0), late, [25])[0][0].ids == (3,) * 21
+    soon = chain(0.55, 1e-9)  # at the limit it would score far worse
+    assert search(beam(2, -1.0), soon, [25])[0][0].ids == (3,)
+
+
+def test_the_search_stops_when_none_can_win() -> None:
+    steps: list[int] = []
+
+    class Counted(TableScorer):
+        def advance(self, tokens: Tensor, state: Any) -> Tensor:
+            steps.append(len(tokens))
+            return super().advance(tokens, state)
+
+    scorer = Counted(Vocabulary(4), chain(0.1, *[0.5] * 100).table)
+    assert search(beam(2, 0.6), scorer, [9])[0][0].ids == ()
+    assert len(steps) == 1  # log 0.1 / ((5 + 9) / 6)^0.6 is less than log 0.9
+
+
 def test_a_negative_alpha_favours_the_short_ones() -> None:
     scorer = chain(0.9, 0.1)
     assert search(beam(2, 0.0), scorer, [9])[0][0].ids == (3,)
@@ -304,7 +326,7 @@ def test_sampling_of_the_one_best_is_greedy() -> None:
     scorer = TableScorer(Vocabulary(6), random_table(6, 3))
     greedy = search(Greedy(DecoderSettings()), scorer, [5] * 6)
     for cut in ({"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-6}):
-        drawn = search(Sampling(SamplingSettings(**cut)), scorer, [5] * 6)  # type: ignore[arg-type]
+        drawn = search(Sampling(SamplingSettings(**cut)), scorer, [5] * 6)
         assert [h[0].ids for h in drawn] == [h[0].ids for h in greedy]
 
 

@@ -68,7 +68,7 @@ def test_a_sinusoid_further_on_is_a_linear_function(offset: int) -> None:
     """Section 3.5: one matrix takes every position to the one ``offset`` further on."""
     width = 8
     angles = [offset / 10000 ** (2 * i / width) for i in range(width // 2)]
-    turn = torch.block_diag(
+    turn = torch.block_diag(  # type: ignore[no-untyped-call]
         *(torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in angles)
     )
     at = torch.arange(200)
@@ -90,7 +90,7 @@ def test_learning_rate() -> None:
 
 def parameters(vocabulary: int = 37_000, learned: int = 0, **changes: int) -> int:
     """Counted by building the model without memory for its weights."""
-    shape = Shape(**{**changes, "tie": "all"})  # type: ignore[arg-type]
+    shape = Shape(**{**changes, "tie": "all"})
     ids = Vocabulary(vocabulary)
 
     def position() -> Sinusoidal | Learned:
