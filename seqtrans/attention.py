@@ -133,14 +133,20 @@ class MultiHead(nn.Module):
     """Multi-head attention (section 3.2.2): four projections without biases around any variant."""
 
     def __init__(
-        self, width: int, heads: int, head_width: int, attention: Attention, dropout: float
+        self,
+        width: int,
+        heads: int,
+        key_width: int,
+        value_width: int,
+        attention: Attention,
+        dropout: float,
     ) -> None:
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(width, heads * head_width, bias=False)
-        self.key = nn.Linear(width, heads * head_width, bias=False)
-        self.value = nn.Linear(width, heads * head_width, bias=False)
-        self.output = nn.Linear(heads * head_width, width, bias=False)
+        self.query = nn.Linear(width, heads * key_width, bias=False)
+        self.key = nn.Linear(width, heads * key_width, bias=False)
+        self.value = nn.Linear(width, heads * value_width, bias=False)
+        self.output = nn.Linear(heads * value_width, width, bias=False)
         self.attention = attention
         attention.dropout = dropout
 

@@ -28,7 +28,13 @@ class Shape(Settings):
     inner: int = Field(2048, ge=1, description="width inside the feed-forward layers (d_ff)")
     heads: int = Field(8, ge=1, description="attention heads (h)")
     head_width: int | None = Field(
-        None, ge=1, description="width of one head (d_k and d_v); none: width / heads"
+        None, ge=1, description="width of one head (d_v, and d_k); none: width / heads"
+    )
+    key_width: int | None = Field(
+        None,
+        ge=1,
+        description="width of one head's queries and keys (d_k; Table 3, rows B); none: that of "
+        "the head",
     )
     dropout: float = Field(0.1, ge=0, lt=1, description="residual and embedding dropout (P_drop)")
     attention_dropout: float = Field(
@@ -73,9 +79,14 @@ class Shape(Settings):
         return self
 
     @property
-    def head(self) -> int:
-        """The width of one head."""
+    def value(self) -> int:
+        """The width of the values of one head (d_v)."""
         return self.head_width or self.width // self.heads
+
+    @property
+    def head(self) -> int:
+        """The width of the queries and keys of one head (d_k): what a position scheme sees."""
+        return self.key_width or self.value
 
 
 class DataSettings(Settings):

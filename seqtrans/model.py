@@ -82,7 +82,12 @@ class Layer(nn.Module):
 
         def heads(attention: Attention) -> MultiHead:
             return MultiHead(
-                shape.width, shape.heads, shape.head, attention, shape.attention_dropout
+                shape.width,
+                shape.heads,
+                shape.head,
+                shape.value,
+                attention,
+                shape.attention_dropout,
             )
 
         self.attention, self.attention_sublayer = heads(attention), Sublayer(shape)

@@ -13,7 +13,8 @@ from seqtrans.errors import DataError
 from seqtrans.model import Pace
 from seqtrans.settings import NoSettings
 from seqtrans.task import Vocabulary
-from seqtrans.testing import Nearby, check_model, tiny_model
+from seqtrans.testing import check_model, tiny_model
+from seqtrans.testing.parts import Nearby
 from seqtrans_plugins.tokens import Tokens
 
 PACED = Vocabulary(12, paces=(False,) * 5 + (True, False, True, True, False, True, True))
@@ -31,6 +32,7 @@ def tokens(shape: Shape, vocabulary: Vocabulary | None) -> nn.Module:
         {"tie": "none"},
         {"tie": "all"},
         {"heads": 3, "head_width": 6},
+        {"key_width": 4},
         {"encoder_layers": 1, "decoder_layers": 3},
         {"pace": 1},
         {"pace": 3},

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -238,33 +237,16 @@ def test_the_example_when_installed(tmp_path: Path) -> None:
     assert mine == [["task", "displays"], ["source", "segments"], ["position", "slope"]]
 
 
-def test_the_example_keeps_its_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_keeps_its_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
+    from seqtrans.testing import check_position, check_source, check_task
+
     monkeypatch.syspath_prepend(ROOT / "tests" / "plugin_example")
-    from seqtrans.config import Shape
-
     registry = Registry(["seqtrans_displays"])
-    parts: dict[str, Any] = {
-        kind: registry.get(kind, name)
-        for kind, name in [("task", "displays"), ("source", "segments"), ("position", "slope")]
-    }
-    task = parts["task"].make(parts["task"].settings(longest=4, count=20))
-    task.prepare(tmp_path)
-    task.open(tmp_path)
-    for example in task.examples("dev"):
-        assert task.decode(task.encode_target(example), task.input(example)) == example
-    assert task.score(task.examples("dev"), task.examples("dev")).value == 100
-    assert len(task.training(epoch=0, seed=1)) == 20
-
-    shape = Shape(width=16, heads=2)
-    features = task.encode_source(task.read("0123"))[None]
-    mask = torch.ones(1, 4, dtype=torch.bool)
-    source = parts["source"].make(parts["source"].settings(), shape, task.source_vocabulary)
-    x, seen = source(features, mask)
-    assert x.shape == (1, 4, 16)
-    assert seen is mask
-    scheme = parts["position"].make(parts["position"].settings(slope=2), shape)
-    at = torch.arange(4)
-    assert scheme.bias(x, at, at)[3].tolist() == [-6, -4, -2, 0]
-    assert torch.equal(scheme.bias(x, at, at.expand(4, 4)), scheme.bias(x, at, at))
+    task, slope = registry.get("task", "displays"), registry.get("position", "slope")
+    settings = task.settings.model_validate({"longest": 4, "count": 20})
+    check_task(task, settings, splits=("train", "dev", "test"))
+    displays = [torch.randn(length, 7) for length in (4, 1, 3)]
+    check_source(registry.get("source", "segments"), inputs=displays)
+    check_position(slope, slope.settings.model_validate({"slope": 2}))

@@ -1,0 +1,172 @@
+"""What a model relies on in an attention."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqtrans.attention import Attention, Bias, view, weights
+from seqtrans.config import Shape
+from seqtrans.hooks import Component
+from seqtrans.settings import Settings
+from seqtrans.testing.models import check_model
+from seqtrans.testing.parts import (
+    TINY,
+    Adding,
+    Biasing,
+    Turning,
+    disturbed,
+    expect,
+    made,
+    same,
+    seeded,
+    tiny_model,
+)
+
+Plain = Callable[..., Tensor]
+
+
+def check_attention(
+    attention: Component | Callable[[Shape], Attention],
+    settings: Settings | None = None,
+    *,
+    plain: Plain | None = None,
+) -> None:
+    """Check an attention, alone and in models with positions that add, turn and bias.
+
+    Args:
+        attention: what is checked.
+        settings: of a component.
+        plain: the same in a way that is slow and plain, with the arguments of ``forward``. By
+            default a softmax over what ``sees`` shows, so a variant with a fast ``forward`` of its
+            own is compared with its own ``sees``.
+    """
+
+    def build(shape: Shape) -> Attention:
+        return made(attention, settings, shape)  # type: ignore[no-any-return]
+
+    with seeded():
+        variant = disturbed(build(TINY)).eval()
+        reach_holds(variant)
+        equals_its_plain_twin(variant, plain or plainly(variant))
+        nothing_to_see_gives_zeros(variant)
+        dropout_acts(variant)
+    for position, causal in itertools.product((Adding, Turning, Biasing), (True, False)):
+        check_model(lambda: tiny_model(position=position, attention=build, causal=causal))  # noqa: B023
+
+
+def plainly(variant: Attention) -> Plain:
+    """What a variant computes if it is a softmax over what ``sees`` shows."""
+
+    def plain(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        query_at: Tensor,
+        key_at: Tensor,
+        key_mask: Tensor | None = None,
+        causal: bool = False,
+        bias: Bias | None = None,
+    ) -> Tensor:
+        mask = view(variant.sees(query_at, key_at), key_mask, query_at, key_at, causal)
+        return weights(q, k, mask, bias(q, query_at, key_at) if bias else None) @ v
+
+    return plain
+
+
+def some_bias(queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
+    """A bias [B, H, T, K] that depends on the queries."""
+    return queries.mean(-1, keepdim=True) * (query_at[:, None] - key_at).to(queries.dtype)
+
+
+def random_heads(length: int) -> Tensor:
+    """[3, H, length, D/H]."""
+    return torch.randn(3, TINY.heads, length, TINY.head, requires_grad=True)
+
+
+def equals_its_plain_twin(variant: Attention, plain: Plain) -> None:
+    """Values and gradients are those of the plain way, for a whole and for later pieces."""
+    length = 11
+    at = torch.arange(length)
+    mask = at[None, :] < torch.tensor([length, 5, 1])[:, None]
+    for first, masked, causal, bias in itertools.product(
+        (0, 4, length - 1), (False, True), (False, True), (None, some_bias)
+    ):
+        query_at = at[first:] if first else at
+        q, k, v = random_heads(len(query_at)), random_heads(length), random_heads(length)
+        arguments: dict[str, Any] = {
+            "query_at": query_at,
+            "key_at": at,
+            "key_mask": mask if masked else None,
+            "causal": causal,
+            "bias": bias,
+        }
+        found, wanted = variant(q, k, v, **arguments), plain(q, k, v, **arguments)
+        case = (
+            f"with queries from {first} on, {'a' if masked else 'no'} mask, "
+            f"causal={causal}, {'a' if bias else 'no'} bias"
+        )
+        same(found, wanted, f"The attention must give the same as its plain twin {case}")
+        towards = torch.randn_like(found)
+        for name, mine, twin in zip(
+            "qkv",
+            torch.autograd.grad((found * towards).sum(), (q, k, v), materialize_grads=True),
+            torch.autograd.grad((wanted * towards).sum(), (q, k, v), materialize_grads=True),
+            strict=True,
+        ):
+            same(mine, twin, f"Gradients of {name} must be the same as the plain twin's {case}")
+
+
+def reach_holds(variant: Attention) -> None:
+    """What lies further back than ``reach`` can be left out."""
+    if variant.reach is None:
+        return
+    length = variant.reach + 6
+    at = torch.arange(length)
+    q, k, v = random_heads(1), random_heads(length), random_heads(length)
+    first = length - 1 - variant.reach
+    same(
+        variant(q, k[:, :, first:], v[:, :, first:], query_at=at[-1:], key_at=at[first:]),
+        variant(q, k, v, query_at=at[-1:], key_at=at),
+        f"Keys further back than reach={variant.reach} must be left out or in with the same result",
+    )
+
+
+def nothing_to_see_gives_zeros(variant: Attention) -> None:
+    """A query that may look at nothing gives zeros and finite gradients."""
+    at = torch.arange(5)
+    mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
+    for causal, bias in itertools.product((False, True), (None, some_bias)):
+        q, k, v = (random_heads(5) for _ in range(3))
+        found = variant(q, k, v, query_at=at, key_at=at, key_mask=mask, causal=causal, bias=bias)
+        same(found[1], torch.zeros_like(found[1]), "A query that sees nothing must give zeros", 0.0)
+        found.square().sum().backward()
+        for name, heads in zip("qkv", (q, k, v), strict=True):
+            expect(
+                heads.grad is not None and bool(heads.grad.isfinite().all()),
+                f"Where a query sees nothing the gradient of {name} must be finite.",
+            )
+
+
+def dropout_acts(variant: Attention) -> None:
+    """``dropout`` acts in training only."""
+    at = torch.arange(9)
+    q, k, v = (random_heads(9) for _ in range(3))
+    usual = variant(q, k, v, query_at=at, key_at=at)
+    variant.dropout = 0.5
+    same(
+        variant(q, k, v, query_at=at, key_at=at), usual, "dropout must leave an evaluation the same"
+    )
+    variant.train()
+    dropped = variant(q, k, v, query_at=at, key_at=at)
+    variant.eval()
+    variant.dropout = 0.0
+    expect(
+        not torch.equal(dropped, usual),
+        "Attention.dropout, which model.attention_dropout sets, must have an effect in training.",
+    )

@@ -1,0 +1,142 @@
+"""Scorers whose probabilities are known, and constraints, for tests of search."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from seqtrans.task import Constraint, Vocabulary
+from seqtrans.testing.parts import expect
+
+Table = Callable[[tuple[int, ...], tuple[int, ...]], Sequence[float]]
+"""(a source's ids, a prefix without bos) to the logits of what follows it."""
+
+
+def random_table(size: int, seed: int = 0, spread: float = 2.0) -> Table:
+    """Normally distributed logits that depend on the source and the prefix, and on nothing else."""
+
+    @functools.cache
+    def logits(source: tuple[int, ...], prefix: tuple[int, ...]) -> list[float]:
+        draw = random.Random(f"{seed} {source} {prefix}")
+        return [draw.gauss(0.0, spread) for _ in range(size)]
+
+    return logits
+
+
+@dataclass
+class Prefixes:
+    """The state of a `TableScorer`: for each row its source and what it has read."""
+
+    rows: list[tuple[tuple[int, ...], tuple[int, ...]]]
+
+    def select(self, rows: Tensor) -> Prefixes:
+        """These rows, in this order."""
+        return Prefixes([self.rows[row] for row in rows.tolist()])
+
+
+class TableScorer:
+    """A scorer of which every probability is known, for tests of searches."""
+
+    def __init__(self, vocabulary: Vocabulary, table: Table) -> None:
+        self.vocabulary, self.table = vocabulary, table
+
+    def start(self, source: Tensor, mask: Tensor) -> Prefixes:
+        """One row for each source [B, S] of ids."""
+        return Prefixes(
+            [
+                (tuple(ids[real].tolist()), ())
+                for ids, real in zip(source.cpu(), mask.cpu(), strict=True)
+            ]
+        )
+
+    def advance(self, tokens: Tensor, state: Prefixes) -> Tensor:
+        """Logits [R, T, V]."""
+        expect(
+            len(tokens) == len(state.rows),
+            f"A decoder must advance every row of a state, {len(state.rows)} here, "
+            f"not {len(tokens)}.",
+        )
+        logits = []
+        for row, ids in enumerate(tokens.tolist()):
+            source, prefix = state.rows[row]
+            for token in ids:
+                if token == self.vocabulary.bos:
+                    expect(not prefix, f"bos may only come first, not after {prefix}.")
+                else:
+                    prefix = (*prefix, token)
+                logits.append(list(self.table(source, prefix)))
+            state.rows[row] = (source, prefix)
+        size = (*tokens.shape, self.vocabulary.size)
+        return torch.tensor(logits, dtype=torch.float32).view(size)
+
+    def log_probability(self, source: Sequence[int], ids: Sequence[int]) -> float:
+        """Of ``ids`` and eos after them."""
+        total = 0.0
+        for length, token in enumerate([*ids, self.vocabulary.eos]):
+            logits = self.table(tuple(source), tuple(ids[:length]))
+            total += logits[token] - math.log(math.fsum(map(math.exp, logits)))
+        return total
+
+    def outputs(self, limit: int) -> Iterator[tuple[int, ...]]:
+        """Every output of at most ``limit`` symbols, eos included and left off."""
+        special = {self.vocabulary.pad, self.vocabulary.bos, self.vocabulary.eos}
+        symbols = [token for token in range(self.vocabulary.size) if token not in special]
+        for length in range(limit):
+            yield from itertools.product(symbols, repeat=length)
+
+
+class NoRepeats(Constraint):
+    """No symbol twice in a row's output, and none of those ``banned`` for its sentence."""
+
+    def __init__(self, vocabulary: Vocabulary, banned: Sequence[Sequence[int]]) -> None:
+        self.vocabulary, self.used = vocabulary, [set(ids) for ids in banned]
+
+    def allows(self, ids: Sequence[int], row: int = 0) -> bool:
+        """Whether a whole output is right in this row."""
+        return len(set(ids)) == len(ids) and not self.used[row] & set(ids)
+
+    def allowed(self) -> Tensor:
+        allowed = torch.ones(len(self.used), self.vocabulary.size, dtype=torch.bool)
+        for row, ids in enumerate(self.used):
+            allowed[row, list(ids)] = False
+        return allowed
+
+    def advance(self, tokens: Tensor) -> None:
+        expect(
+            len(tokens) == len(self.used),
+            f"A decoder must advance every row of a constraint, {len(self.used)} here, "
+            f"not {len(tokens)}.",
+        )
+        for ids, token in zip(self.used, tokens.tolist(), strict=True):
+            expect(token not in ids, f"A decoder must not take {token}, which was not allowed.")
+            expect(token != self.vocabulary.eos, "A constraint must not be told of eos.")
+            ids.add(token)
+
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.vocabulary, [list(self.used[row]) for row in rows.tolist()])
+
+
+class Endless(Constraint):
+    """Allows one symbol for ever, and no end."""
+
+    def __init__(self, size: int, rows: int) -> None:
+        self.size, self.rows = size, rows
+
+    def allowed(self) -> Tensor:
+        allowed = torch.zeros(self.rows, self.size, dtype=torch.bool)
+        allowed[:, -1] = True
+        return allowed
+
+    def advance(self, tokens: Tensor) -> None:
+        pass
+
+    def select(self, rows: Tensor) -> Self:
+        return type(self)(self.size, len(rows))
