@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import sys
@@ -37,4 +38,12 @@ def run(main: Callable[[list[str]], int], argv: Sequence[str] | None = None) -> 
         # The interpreter flushes standard output once more at its end, and would complain again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(
+            "seqtrans: no space left on the device; nothing half-written is used.", file=sys.stderr
+        )
+        return 2
     return status

@@ -38,7 +38,10 @@ class Shape(Settings):
     )
     dropout: float = Field(0.1, ge=0, lt=1, description="residual and embedding dropout (P_drop)")
     attention_dropout: float = Field(
-        0.0, ge=0, lt=1, description="dropout of attention weights; not in the paper, and slow"
+        0.0,
+        ge=0,
+        lt=1,
+        description="dropout of attention weights; in the paper for parsing only (section 6.3); slow",
     )
     relu_dropout: float = Field(
         0.0, ge=0, lt=1, description="dropout inside the feed-forward layers; not in the paper"

@@ -21,6 +21,16 @@ class Scorer(Protocol):
 
     vocabulary: Vocabulary
 
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        ...
+
+    @property
+    def longest(self) -> int | None:
+        """The most target symbols that it has positions for; ``None`` if any number."""
+        ...
+
     def start(self, source: Tensor, mask: Tensor) -> Any:
         """Read sources [B, S, ...], real where ``mask`` [B, S] is True: one row each.
 

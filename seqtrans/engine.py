@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from seqtrans import assembly, checkpoint
 from seqtrans.config import Config, from_json
@@ -39,6 +38,7 @@ def load(
     step: str | int = "best",
     device: str | None = None,
     changes: Words | None = None,
+    tokens: int = TOKENS,
 ) -> Engine:
     """Load a run folder for use: nothing else is needed, neither the command line nor the raw data.
 
@@ -48,6 +48,7 @@ def load(
             or a step's number.
         device: where to compute; by default on a GPU if there is one.
         changes: settings of the decoder, and ``late`` ones of the task, that go over the run's.
+        tokens: padded source positions × hypotheses that are decoded together.
 
     Raises:
         CheckpointError: there is no such run or step, or it is damaged.
@@ -62,7 +63,9 @@ def load(
     model = assembly.build_model(config, names, task)
     checkpoint.load_weights(weights, model)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Engine(config, names, task, model.to(where).eval(), weights)
+    engine = Engine(config, names, task, model.to(where).eval(), weights)
+    engine.tokens = tokens
+    return engine
 
 
 class Engine:
@@ -73,6 +76,8 @@ class Engine:
     ) -> None:
         self.config, self.registry, self.task, self.model = config, registry, task, model
         self.weights = weights
+        self.tokens = TOKENS
+        """Padded source positions × hypotheses that are decoded together; memory grows with it."""
 
     def decoder(self, name: str | None = None, **settings: Any) -> Decoder:
         """The run's decoder, or another one, with these settings over its own."""
@@ -102,16 +107,29 @@ class Engine:
         count: int,
         decoder: str | None = None,
         progress: Callable[[int], None] | None = None,
+        names: Callable[[int], str] = "input {}".format,
         **settings: Any,
     ) -> list[list[tuple[Any, Hypothesis]]]:
-        """For each input up to ``count`` different outputs with their hypotheses, best first."""
+        """For each input up to ``count`` different outputs with their hypotheses, best first.
+
+        ``progress`` is told after each batch how many inputs it had; ``names`` says what messages
+        call an input, by its number counted from 1. Raises as :meth:`transduce` does.
+        """
         if isinstance(inputs, str):
             raise DataError("inputs is a list of lines, not one string.")
         search = self.decoder(decoder, **settings)
         check_count(search, count)
-        readable = self.read(inputs)
+        readable = self.read(inputs, names)
         found = decode(
-            self.model, self.task, search, readable, range(len(readable)), count, progress=progress
+            self.model,
+            self.task,
+            search,
+            readable,
+            range(len(readable)),
+            count,
+            tokens=self.tokens,
+            progress=progress,
+            names=names,
         )
         results = []
         for number, input in enumerate(readable):
@@ -122,14 +140,19 @@ class Engine:
             results.append(list(outputs.values()))
         return results
 
-    def read(self, inputs: Sequence[Any]) -> list[Any]:
-        """Inputs from lines, checked."""
+    def read(
+        self, inputs: Sequence[Any], names: Callable[[int], str] = "input {}".format
+    ) -> list[Any]:
+        """What the task reads from lines; what is no line is left as it is.
+
+        Raises ``DataError`` for a line that can't be an input.
+        """
         readable = []
         for number, input in enumerate(inputs, 1):
             try:
                 readable.append(self.task.read(input) if isinstance(input, str) else input)
             except SeqtransError as error:
-                raise type(error)(f"input {number}: {error}") from None
+                raise type(error)(f"{names(number)}: {error}") from None
         return readable
 
     def evaluate(
@@ -146,7 +169,16 @@ class Engine:
         examples = self.task.examples(split)
         search = self.decoder(decoder, **settings)
         inputs = [self.task.input(example) for example in examples]
-        found = decode(self.model, self.task, search, inputs, range(len(inputs)), progress=progress)
+        found = decode(
+            self.model,
+            self.task,
+            search,
+            inputs,
+            range(len(inputs)),
+            tokens=self.tokens,
+            progress=progress,
+            names=f"{split} example {{}}".format,
+        )
         best = [found[number][0] for number in range(len(inputs))]
         outputs = [self.task.decode(h.ids, i) for h, i in zip(best, inputs, strict=True)]
         return Evaluation(self.task.score(outputs, examples), outputs, best)
@@ -156,11 +188,14 @@ class Engine:
         pad_id, bos, eos = specials(self.model)
         results = [0.0] * len(examples)
         sources = [self.task.encode_source(self.task.input(example)) for example in examples]
-        device = next(self.model.parameters()).device
+        device = self.model.device
         with torch.inference_mode(), evaluating(self.model):
-            for numbers in decoding_batches([len(s) for s in sources], TOKENS):
+            for numbers in decoding_batches([len(s) for s in sources], self.tokens):
                 source, mask = pad([sources[i] for i in numbers])
-                targets = [torch.tensor(self.task.encode_target(examples[i])) for i in numbers]
+                targets = [
+                    torch.tensor(self.task.encode_target(examples[i]), dtype=torch.long)
+                    for i in numbers
+                ]
                 target_in, _ = pad([torch.cat([torch.tensor([bos]), t]) for t in targets], pad_id)
                 target_out, _ = pad([torch.cat([t, torch.tensor([eos])]) for t in targets], pad_id)
                 logits = self.model(source.to(device), mask.to(device), target_in.to(device))
@@ -183,6 +218,7 @@ def decode(
     world: int = 1,
     tokens: int = TOKENS,
     progress: Callable[[int], None] | None = None,
+    names: Callable[[int], str] = "input {}".format,
 ) -> dict[int, list[Hypothesis]]:
     """Hypotheses for ``inputs``, by their ``numbers``: all of them, or every ``world``-th batch
     from ``rank`` on.
@@ -190,19 +226,20 @@ def decode(
     ``progress`` is told after each batch how many inputs it had. Raises ``DataError`` naming the
     input that is longer than the model has positions for.
     """
-    sources = encode(task, inputs)
-    model = scorer if isinstance(scorer, torch.nn.Module) else None
-    device = next(model.parameters()).device if model is not None else torch.device("cpu")
+    sources = [task.encode_source(input) for input in inputs]
+    for number, source in zip(numbers, sources, strict=True):
+        if not len(source):
+            raise DataError(f"{names(number + 1)} is empty.")
+    device = scorer.device
     width = decoder.most or count
     found: dict[int, list[Hypothesis]] = {}
     batches = decoding_batches([len(s) for s in sources], max(1, tokens // width))
-    with torch.inference_mode(), evaluating(model):
+    with torch.inference_mode(), evaluating(scorer):
         for batch in batches[rank::world]:
             source, mask = pad([sources[i] for i in batch])
             limits = mask.sum(1) + decoder.extra
-            most = longest_target(scorer)
-            if most is not None:
-                limits = limits.clamp(max=most)
+            if scorer.longest is not None:
+                limits = limits.clamp(max=scorer.longest)
             request = Request(
                 source.to(device),
                 mask.to(device),
@@ -213,28 +250,14 @@ def decode(
             try:
                 hypotheses = decoder.decode(scorer, request)
             except DataError as error:  # a batch begins with its longest input
-                raise DataError(f"input {numbers[batch[0]] + 1}: {error}") from None
+                raise DataError(f"{names(numbers[batch[0]] + 1)}: {error}") from None
+            if not all(hypotheses):
+                raise SeqtransError("the model's probabilities are not finite; it can't be used.")
             assert len(hypotheses) == len(batch)
             found.update((numbers[i], h) for i, h in zip(batch, hypotheses, strict=True))
             if progress is not None:
                 progress(len(batch))
     return found
-
-
-def encode(task: Task, inputs: Sequence[Any]) -> list[Tensor]:
-    """The sources, none of them empty."""
-    sources = []
-    for number, input in enumerate(inputs, 1):
-        source = task.encode_source(input)
-        if not len(source):
-            raise DataError(f"input {number} is empty.")
-        sources.append(source)
-    return sources
-
-
-def longest_target(scorer: Scorer) -> int | None:
-    """The most symbols that a model's position scheme lets it write."""
-    return scorer.decoder.position.limit if isinstance(scorer, Transducer) else None
 
 
 def check_count(decoder: Decoder, count: int) -> None:
@@ -252,8 +275,9 @@ def specials(scorer: Scorer) -> tuple[int, int, int]:
 
 
 @contextmanager
-def evaluating(model: torch.nn.Module | None) -> Iterator[None]:
+def evaluating(scorer: Scorer) -> Iterator[None]:
     """No dropout inside this block."""
+    model = scorer if isinstance(scorer, torch.nn.Module) else None
     training = model is not None and model.training
     if model is not None:
         model.eval()

@@ -19,6 +19,12 @@ class EvaluateSettings(Settings):
     step: str = Field(
         "best", description="the checkpoint: best, last, average, or an update's number"
     )
+    device: str | None = Field(
+        None, description="where to compute: cpu, cuda, cuda:1, ...; none: on a GPU if there is one"
+    )
+    tokens: int = Field(
+        4096, ge=1, description="padded positions × hypotheses that are decoded together"
+    )
     output: Path | None = Field(
         None, description="write the outputs here, one a line, in the order of the data"
     )
@@ -29,6 +35,7 @@ def main(argv: list[str]) -> int:
     """Decode a split of a run's data and score it.
 
     usage: seqtrans evaluate run=FOLDER [split=dev] [step=best] [output=FILE] [report=FILE]
+                             [device=DEVICE] [tokens=N]
                              [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     The decoder is the run's own unless another is named; its settings, and those of the task that
@@ -45,7 +52,7 @@ def main(argv: list[str]) -> int:
     from seqtrans.files import write_whole
     from seqtrans.reporting import counting
 
-    engine = load(settings.run, settings.step, changes=changes)
+    engine = load(settings.run, settings.step, settings.device, changes, settings.tokens)
     total = len(engine.task.examples(settings.split))
     began = time.monotonic()
     with counting(f"decoding {settings.split}", total) as bar:
@@ -54,17 +61,6 @@ def main(argv: list[str]) -> int:
         )
     seconds = time.monotonic() - began
     score = evaluation.score
-    if settings.output is not None:
-        lines = "".join(engine.task.write(output) + "\n" for output in evaluation.outputs)
-        write_whole(settings.output, lines)
-    if settings.report is not None:
-        content = {
-            "metric": score.metric,
-            "value": score.value,
-            "signature": score.signature,
-            "figures": score.figures,
-        }
-        write_whole(settings.report, json.dumps(content, indent=1))
     print(score.report, end="" if score.report.endswith("\n") else "\n")
     print(
         f"{settings.split}: {score.metric} {score.value:.2f}  [{score.signature}]  {total} "
@@ -74,6 +70,22 @@ def main(argv: list[str]) -> int:
     cut = sum(h.truncated for h in evaluation.hypotheses)
     if cut:
         print(f"{cut} outputs ran into the length limit.", file=sys.stderr)
+    if settings.output is not None:
+        lines = "".join(engine.task.write(output) + "\n" for output in evaluation.outputs)
+        write_whole(settings.output, lines)
+    if settings.report is not None:
+        content = {
+            "task": engine.config.names["task"],
+            "data": engine.task.data(settings.split)[0],
+            "split": settings.split,
+            "step": engine.weights.name,
+            "decoder": engine.config.names["decoder"],
+            "metric": score.metric,
+            "value": score.value,
+            "signature": score.signature,
+            "figures": score.figures,
+        }
+        write_whole(settings.report, json.dumps(content, indent=1))
     return 0
 
 

@@ -244,6 +244,16 @@ class Transducer(nn.Module):
             self.register_buffer("source_paces", paces(source_vocabulary), persistent=False)
             self.register_buffer("target_paces", paces(vocabulary), persistent=False)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.weight.device
+
+    @property
+    def longest(self) -> int | None:
+        """The most target symbols that the decoder's position scheme has positions for."""
+        return self.decoder.position.limit
+
     def start(self, source: Tensor, mask: Tensor) -> State:
         """Read ``source`` [B, S] or [B, S, ...], real where ``mask`` [B, S] is True, padded on the
         right.

@@ -634,11 +634,20 @@ def run(config: Config, registry: Registry) -> int:
             f"{accelerator.device}, {count(torch.get_num_threads(), 'thread')} each, precision "
             f"{accelerator.mixed_precision}; run folder {config.folder}"
         )
-        return training.run()
+        try:
+            return training.run()
+        finally:
+            training.wrapped = training.model
 
 
 def leave(accelerator: Accelerator) -> None:
-    """Leave the group of processes, so that ending is no error."""
+    """Leave the group of processes, so that ending is no error.
+
+    The wrapped model has to go first. If it is the last to let go of the group, it waits for Gloo's
+    threads while it holds the interpreter; they may need that to let go of their last tensor, and
+    then the process never ends. The nap lets them finish where an error keeps the model alive.
+    """
+    if accelerator.num_processes > 1:
+        accelerator.free_memory()
+        time.sleep(0.1)
     accelerator.end_training()
-    if accelerator.num_processes > 1 and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +30,12 @@ class TransduceSettings(Settings):
     )
     input: Path | None = Field(None, description="read this file; none: standard input")
     output: Path | None = Field(None, description="write this file; none: standard output")
+    device: str | None = Field(
+        None, description="where to compute: cpu, cuda, cuda:1, ...; none: on a GPU if there is one"
+    )
+    tokens: int = Field(
+        4096, ge=1, description="padded positions × hypotheses that are decoded together"
+    )
     format: Literal["line", "drawing", "json"] = Field(
         "line",
         description="one line for each input line; or the outputs drawn; or one JSON object a "
@@ -55,6 +62,7 @@ def main(argv: list[str]) -> int:
 
     usage: seqtrans transduce run=FOLDER [step=best] [input=FILE] [output=FILE]
                               [format=line|drawing|json] [best=N] [svg=FOLDER]
+                              [device=DEVICE] [tokens=N]
                               [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     A blank line gives a blank line. What the decoder and the task can be told is listed by
@@ -71,46 +79,46 @@ def main(argv: list[str]) -> int:
     from seqtrans.files import whole_file, write_whole
     from seqtrans.reporting import counting
 
-    engine = load(settings.run, settings.step, changes=changes)
+    engine = load(settings.run, settings.step, settings.device, changes, settings.tokens)
     where = str(settings.input or "standard input")
+    if settings.input is None and sys.stdin.isatty():
+        print("seqtrans: type lines, then Ctrl-D", file=sys.stderr)
     try:
         content = settings.input.read_bytes() if settings.input else sys.stdin.buffer.read()
     except OSError as error:
         raise DataError(f"{where} can't be read: {error.strerror}.") from None
     lines = split_lines(content, where)
+    numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
+
+    def name(place: int) -> str:
+        return f"{where}, line {numbers[place - 1]}"
+
+    inputs = engine.read([lines[number - 1] for number in numbers], name)
     with ExitStack() as stack:
         out = sys.stdout
         if settings.output is not None:
             out = stack.enter_context(whole_file(settings.output))
-        bar = stack.enter_context(counting("transducing", len(lines)))
-        for first in range(0, len(lines), BLOCK):
-            block = list(enumerate(lines[first : first + BLOCK], first + 1))
-            inputs = {
-                n: read(engine, text, f"{where}, line {n}") for n, text in block if text.strip()
-            }
+        bar = stack.enter_context(counting("transducing", len(inputs)))
+        written = 0
+        for first in range(0, len(inputs), BLOCK):
             found = engine.alternatives(
-                list(inputs.values()),
+                inputs[first : first + BLOCK],
                 settings.best,
                 progress=lambda done: bar.advance(bar.task_ids[0], done),
+                names=lambda place, first=first: name(first + place),  # type: ignore[misc]
             )
-            outputs = dict(zip(inputs, found, strict=True))
-            for number, text in block:
-                out.write(shown(engine, settings.format, text, outputs.get(number, [])))
-                if settings.svg is not None and number in outputs:
-                    picture = engine.task.picture(outputs[number][0][0])
+            for number, outputs in zip(numbers[first:], found, strict=False):
+                for blank in lines[written : number - 1]:
+                    out.write(shown(engine, settings.format, blank, []))
+                out.write(shown(engine, settings.format, lines[number - 1], outputs))
+                written = number
+                if settings.svg is not None:
+                    picture = engine.task.picture(outputs[0][0])
                     write_whole(settings.svg / f"{number}.svg", picture)
             out.flush()
+        for blank in lines[written:]:
+            out.write(shown(engine, settings.format, blank, []))
     return 0
-
-
-def read(engine: Engine, line: str, where: str) -> Any:
-    """An input from a line; the error of a wrong one says where it stands."""
-    from seqtrans.errors import DataError
-
-    try:
-        return engine.task.read(line)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
 
 
 def shown(engine: Engine, form: str, line: str, found: list[tuple[Any, Hypothesis]]) -> str:
@@ -120,8 +128,8 @@ def shown(engine: Engine, form: str, line: str, found: list[tuple[Any, Hypothesi
         outputs = [
             {
                 "output": task.write(output),
-                "score": hypothesis.score,
-                "log_probability": hypothesis.log_probability,
+                "score": finite(hypothesis.score),
+                "log_probability": finite(hypothesis.log_probability),
                 "truncated": hypothesis.truncated,
             }
             for output, hypothesis in found
@@ -130,6 +138,11 @@ def shown(engine: Engine, form: str, line: str, found: list[tuple[Any, Hypothesi
     if not found:
         return "\n"
     return (task.draw if form == "drawing" else task.write)(found[0][0]) + "\n"
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON has it: ``None`` for what is infinite."""
+    return value if math.isfinite(value) else None
 
 
 if __name__ == "__main__":

@@ -269,6 +269,20 @@ def test_a_line_that_is_no_input_is_named(
     )
 
 
+def test_an_input_of_the_model_is_named_by_its_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from seqtrans import transduce
+    from seqtrans.position import PositionScheme
+
+    monkeypatch.setattr(PositionScheme, "limit", 30)
+    monkeypatch.setattr(transduce, "BLOCK", 2)
+    source = tmp_path / "in.txt"
+    source.write_text("Yes\n\nYes\n\n" + "cat " * 40 + "\n", "utf-8")
+    assert command("transduce", f"run={run}", f"input={source}") == 2
+    assert capsys.readouterr().err.startswith(f"seqtrans: {source}, line 5: a source of ")
+
+
 def test_evaluate_writes_outputs_and_figures(
     run: Path, parser: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,6 +86,7 @@ def test_typed_text_meets_the_treebanks_escapes(tmp_path: Path) -> None:
     ("kind", "line", "words", "tags"),
     [
         ("words", " The  cat\t. ", ("The", "cat", "."), None),
+        ("words", '" The cat "', ("``", "The", "cat", "''"), None),
         ("raw", 'Say "no (way)."', ("Say", "``", "no", "-LRB-", "way", "-RRB-", ".", "''"), None),
         ("raw", "They don't.", ("They", "do", "n't", "."), None),
         ("tagged", "The/DT 1\\/2/CD //: (/-LRB-", ("The", "1\\/2", "\\/", "-LRB-"),
@@ -103,6 +104,23 @@ def test_given_tags_are_the_trees_tags(tmp_path: Path) -> None:
     sentence = Sentence(("The", "cat", "."), ("XY", "NN", "."))
     found = task.decode([], sentence)
     assert [leaf.tag for leaf in leaves(found.tree)] == ["XY", "NN", "."]
+
+
+def test_given_tags_bind_the_decoder_too(tmp_path: Path) -> None:
+    task = prepared(tmp_path, leaves="tags", input="tagged")
+    sentence = task.read("The/NN cat/VBD sat/XYZ ./.")
+    assert sentence.tags == ("NN", "VBD", "XYZ", ".")
+    choices = task.choices(sentence)
+    names = [str(symbol) for symbol in task.linearisation.symbols]
+    allowed = [[names[i - 3] for i in row.nonzero()[:, 0].tolist()] for row in choices]
+    assert allowed[0] == ["NN"]
+    assert allowed[1] == ["VBD"]
+    assert len(allowed[2]) > 1  # no symbol is called XYZ
+    found = task.decode([], sentence)
+    assert [leaf.tag for leaf in leaves(found.tree)] == list(sentence.tags)
+    with pytest.raises(DataError) as caught:
+        task.read("foo/(NN")
+    assert str(caught.value) == ("'foo/(NN' isn't word/TAG; task.input=words reads words alone.")
 
 
 @pytest.mark.parametrize("kind", ["words", "raw", "tagged"])

@@ -17,18 +17,23 @@ from test_files import names
 
 from seqtrans import checkpoint
 
-STEPS = 21
-"""Two epochs and a half; with accumulation, noise, a scheduled rate and fresh data in each."""
-OPTIONS = {
-    "steps": STEPS,
-    "save_every": 2,
-    "validate_every": 5,
-    "accumulation": 2,
-    "log_every": 3,
-    "patience": 50,
-    "keep": 2,
-}
-MORE = ("task.fresh=true", "model.dropout=0.2", "data.tokens=40")
+STEPS = 13
+"""An epoch and a half."""
+
+
+def command(folder: Path, steps: int = STEPS) -> list[str]:
+    """A training with accumulation, noise, a scheduled rate, and other data in each epoch."""
+    return words(
+        folder,
+        *("task.fresh=true", "model.dropout=0.2", "data.tokens=40"),
+        steps=steps,
+        save_every=2,
+        validate_every=5,
+        accumulation=2,
+        log_every=3,
+        patience=50,
+        keep=2,
+    )
 
 
 @dataclass
@@ -44,7 +49,9 @@ class Tally:
 
 def compare(folder: Path, whole: Path) -> None:
     """The same weights, figures and validations as in a run that was never stopped."""
-    for step in (STEPS, STEPS - 1):
+    last = checkpoint.steps(whole)[-2:]
+    assert checkpoint.steps(folder)[-2:] == last
+    for step in last:
         mine, its = (f / f"step-{step}/model.safetensors" for f in (folder, whole))
         assert mine.read_bytes() == its.read_bytes()
         optimizers = (f / f"step-{step}/state/optimizer.safetensors" for f in (folder, whole))
@@ -55,21 +62,26 @@ def compare(folder: Path, whole: Path) -> None:
     assert not [name for name in names(folder) if name.endswith((".tmp", ".damaged"))]
 
 
-def survive(tmp_path: Path, kills: int, world: int, seed: int) -> Tally:
+def survive(tmp_path: Path, kills: int, world: int, seed: int, steps: int = STEPS) -> Tally:
     """Kill a training so many times at random moments, and compare whenever one has finished.
 
-    The moments are spread evenly over the time from the first line to the end of the whole run.
+    The moments are spread evenly over the shortest time that a run has taken so far.
     """
     whole, folder = tmp_path / "whole", tmp_path / "killed"
+    finish(command(whole, steps), tmp_path / "whole.log", world)
     began = time.monotonic()
-    finish(words(whole, *MORE, **OPTIONS), tmp_path / "whole.log", world)
+    finish(command(folder, steps), tmp_path / "again.log", world)
     length = time.monotonic() - began
+    compare(folder, whole)
+    shutil.rmtree(folder)
     draw, tally = random.Random(seed), Tally()
-    argv = words(folder, *MORE, **OPTIONS)
+    argv = command(folder, steps)
     while tally.kills < kills:
         log = tmp_path / f"{tally.kills}-{tally.finished}.log"
+        began = time.monotonic()
         job = Job(argv, log, world)
         if job.ended(draw.uniform(0.3, 1.0) * length):
+            length = min(length, time.monotonic() - began)
             assert job.wait() == [0] * world, job.text()
             compare(folder, whole)
             tally.finished += 1
@@ -93,13 +105,9 @@ def test_killed_at_a_few_moments(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 2])
 def test_killed_at_many_moments(tmp_path: Path, world: int) -> None:
-    tally = survive(tmp_path, kills=20, world=world, seed=world)
+    tally = survive(tmp_path, kills=20, world=world, seed=world, steps=61)
     print(f"{world}: {tally}")
     assert tally.resumed
-
-
-def named(path: object, part: str) -> bool:
-    return part in str(path)
 
 
 @dataclass(frozen=True)
@@ -144,18 +152,21 @@ MOMENTS = [
     DieAt("seqtrans.reporting", "Reporter.record", 2, after=True),
     DieAt("seqtrans.checkpoint", "write_validations", 1, after=True),
     # The last validation comes after the last checkpoint.
-    DieAt("seqtrans.checkpoint", "write_validations", 5, after=False),
+    DieAt("seqtrans.checkpoint", "write_validations", 3, after=False),
 ]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    finish(command(folder / "run"), folder / "log")
+    return folder / "run"
+
+
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda m: f"{m.name}-{m.call}-{m.after}")
-def test_killed_between_two_writes(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, moment: DieAt
-) -> None:
-    whole = tmp_path_factory.getbasetemp() / "whole"
-    if not whole.exists():
-        finish(words(whole, *MORE, **OPTIONS), tmp_path / "whole.log")
-    argv = words(tmp_path / "run", *MORE, **OPTIONS)
+def test_killed_between_two_writes(tmp_path: Path, whole: Path, moment: DieAt) -> None:
+    argv = command(tmp_path / "run")
     job = Job(argv, tmp_path / "log", sabotage=moment)
     assert job.wait() == [-signal.SIGKILL], job.text()
     finish(argv, tmp_path / "log")

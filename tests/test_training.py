@@ -79,8 +79,7 @@ def weights(folder: Path) -> bytes:
 # --- an update ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("accumulation", [2, 4, 50])
-@pytest.mark.parametrize("over", ["all", "others"])
+@pytest.mark.parametrize(("accumulation", "over"), [(2, "others"), (4, "all"), (50, "all")])
 def test_accumulation_changes_nothing_but_memory(
     tmp_path: Path, accumulation: int, over: str
 ) -> None:
@@ -619,8 +618,9 @@ def test_nothing_that_is_loaded_can_run_code() -> None:
 # --- all that can be set --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedule", ["paper", "constant", "linear"])
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(
+    ("schedule", "norm"), [("paper", "post"), ("constant", "pre"), ("linear", "pre")]
+)
 def test_every_option_trains(tmp_path: Path, schedule: str, norm: str) -> None:
     """A smoke test: it runs, and the digits become likelier."""
     over = "all" if norm == "post" else "others"

@@ -48,6 +48,9 @@ class TableScorer:
     def __init__(self, vocabulary: Vocabulary, table: Table) -> None:
         self.vocabulary, self.table = vocabulary, table
 
+    device = torch.device("cpu")
+    longest = None
+
     def start(self, source: Tensor, mask: Tensor) -> Prefixes:
         """One row for each source [B, S] of ids."""
         return Prefixes(

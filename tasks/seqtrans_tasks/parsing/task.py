@@ -20,7 +20,7 @@ from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, tree
 from seqtrans_tasks.parsing.augment import Variations
 from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
 from seqtrans_tasks.parsing.drawing import draw, svg
-from seqtrans_tasks.parsing.linear import Linearisation
+from seqtrans_tasks.parsing.linear import Linearisation, Symbol
 from seqtrans_tasks.parsing.parameters import parameters_named
 from seqtrans_tasks.parsing.subwords import Subwords, size_for
 from seqtrans_tasks.parsing.tags import Tagger
@@ -28,6 +28,7 @@ from seqtrans_tasks.parsing.tree import (
     Node,
     copy,
     escape,
+    escape_quotes,
     leaves,
     read_tree,
     read_tree_lines,
@@ -294,16 +295,17 @@ class Parsing(Task):
         if self.settings.input == "tagged":
             split = [piece.rpartition("/") for piece in pieces]
             for piece, (word, _, tag) in zip(pieces, split, strict=True):
-                if not word or not tag:
+                if not word or not tag or set("()") & set(tag):
                     raise DataError(
                         f"{piece!r} isn't word/TAG; task.input=words reads words alone."
                     )
             words = tuple(escape(unescape(word)) for word, _, _ in split)
             return Sentence(words, tuple(tag for _, _, tag in split))
-        return Sentence(tuple(escape(unescape(word)) for word in pieces))
+        return Sentence(tuple(escape_quotes([escape(unescape(word)) for word in pieces])))
 
     def encode_source(self, input: Sentence) -> Tensor:
-        return torch.tensor(self.subwords.encode([unescape(word) for word in input.words]))
+        ids = self.subwords.encode([unescape(word) for word in input.words])
+        return torch.tensor(ids, dtype=torch.long)
 
     def encode_target(self, example: Node) -> list[int]:
         return self.linearisation.encode(example)
@@ -317,11 +319,24 @@ class Parsing(Task):
             return None
         choices = None
         if self.settings.leaves == "tags":
-            choices = [self.tagger.choices(s.words, self.linearisation) for s in inputs]
+            choices = [self.choices(sentence) for sentence in inputs]
         return self.linearisation.constraint([len(s.words) for s in inputs], limits, choices)
 
+    def choices(self, input: Sentence) -> Tensor:
+        """Bool [n, V]: which leaf symbols may stand for each word; for a given tag only its own."""
+        allowed = self.tagger.choices(input.words, self.linearisation)
+        for place, tag in enumerate(input.tags or ()):
+            if (symbol := self.linearisation.ids.get(Symbol("leaf", tag))) is not None:
+                allowed[place] = False
+                allowed[place, symbol] = True
+        return allowed
+
     def decode(self, ids: Sequence[int], input: Sentence) -> Parse:
-        return Parse(*self.linearisation.decode(ids, input.words, self.tags(input)))
+        tree, repairs = self.linearisation.decode(ids, input.words, self.tags(input))
+        if input.tags is not None:
+            for leaf, tag in zip(leaves(tree), input.tags, strict=True):
+                leaf.tag = tag
+        return Parse(tree, repairs)
 
     def reference(self, example: Node) -> Parse:
         return Parse(example)
@@ -370,13 +385,15 @@ class Parsing(Task):
         repairs = [output.repairs for output in outputs]
         figures = report.as_dict()
         figures["repaired"] = repair.shares(repairs)
+        constrained = "yes" if self.settings.constrained else "no"
         value = report.overall.f1
         return Score(
             "F1",
             0.0 if value != value else value,
-            report.signature,
+            f"{report.signature}|data:{self.summary['name']}|constrained:{constrained}",
             figures,
-            f"data: {self.label()}\n" + report.text() + repair.report(repairs) + "\n",
+            f"data: {self.label()}\nconstrained: {constrained}\n{report.text()}"
+            f"{repair.report(repairs)}\n",
         )
 
 

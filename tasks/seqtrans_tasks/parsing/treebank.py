@@ -250,7 +250,11 @@ def _require_folder(folder: Path) -> None:
 def _read_file(path: Path, one_tree_a_line: bool) -> Iterator[tuple[int, Node]]:
     if not path.is_file():
         raise DataError(f"the file of trees {path} does not exist or is not a file.")
-    with _opened(path) as stream:
+    try:
+        opened = _opened(path)
+    except OSError as error:
+        raise DataError(f"the file {path} cannot be read: {error.strerror}.") from error
+    with opened as stream:
         lines = _decoded(stream, path)
         if one_tree_a_line:
             for number, node in enumerate(read_tree_lines(lines, str(path)), start=1):
