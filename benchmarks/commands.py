@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.places import SIGN, VARIABLE
@@ -52,21 +52,38 @@ def arranged(names: Mapping[str, str], registry: Registry) -> dict[str, Group]:
     return groups
 
 
-def training_command(flat: Mapping[str, Any], registry: Registry, processes: int) -> str:
+def training_command(
+    flat: Mapping[str, Any], registry: Registry, processes: int, precision: str
+) -> str:
     """The command that trains a run with these settings."""
-    launch = LAUNCH if processes == 1 else f"{LAUNCH} --num_processes {processes}"
+    launch = LAUNCH
+    if processes > 1:
+        launch += f" --multi_gpu --num_processes {processes}"
+    if precision != "no":
+        launch += f" --mixed_precision {precision}"
     return f"{launch} -m seqtrans.train {joined(training_words(flat, registry))}"
 
 
 def evaluation_command(
-    run: str, split: str, step: str, changes: Mapping[str, Mapping[str, Any]]
+    run: str,
+    split: str,
+    step: str,
+    changes: Mapping[str, Mapping[str, Any]],
+    averaged: Sequence[int] = (),
 ) -> str:
-    """The command that decodes and scores the split as the row did."""
+    """The command that decodes and scores the split as the row did.
+
+    ``averaged`` are the updates whose checkpoints are in the average, oldest first.
+    """
     words = [f"run={run}", f"split={split}", f"step={step}"]
+    before = ""
+    if averaged:
+        average = [f"run={run}", f"last={len(averaged)}", f"until={averaged[-1]}"]
+        before = f"seqtrans average {joined(average)} && "
     for group, values in changes.items():
         for key, value in values.items():
             words.append(f"{group if key == 'name' else f'{group}.{key}'}={written(value)}")
-    return f"seqtrans evaluate {joined(words)}"
+    return f"{before}seqtrans evaluate {joined(words)}"
 
 
 def joined(words: Iterable[str]) -> str:

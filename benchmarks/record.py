@@ -63,6 +63,7 @@ def main(argv: list[str]) -> int:
     settings, changes = read_command(argv, RecordSettings)
     if settings.split == "train":
         raise SettingsError("split=train: results are recorded for data that was not trained on.")
+    from seqtrans import checkpoint
     from seqtrans.data import read_json
     from seqtrans.engine import load
     from seqtrans.reporting import counting
@@ -111,13 +112,17 @@ def main(argv: list[str]) -> int:
         seconds=Seconds(training=seconds, decoding=round(decoding, 2)),
         command=Command(
             training=training_command(
-                portable_settings(trained, folder), engine.registry, training.processes
+                portable_settings(trained, folder),
+                engine.registry,
+                training.processes,
+                training.precision,
             ),
             evaluation=evaluation_command(
                 portable_run(folder),
                 settings.split,
                 settings.step,
                 portable_changes(changes.tree, row_settings),
+                checkpoint.averaged(folder) if settings.step == "average" else (),
             ),
         ),
         settings=row_settings,
@@ -140,17 +145,20 @@ def main(argv: list[str]) -> int:
 def cost(run: Path, weights: Path, step: str) -> tuple[Training, int, float]:
     """What the whole training took, and the update and the seconds up to the checkpoint.
 
-    An average holds no progress; it counts as the newest checkpoint.
+    An average counts as the newest checkpoint in it.
     """
     from seqtrans import checkpoint
 
     made = checkpoint.read_progress(checkpoint.choose(run, "last"))
-    used = made if step == "average" else checkpoint.read_progress(weights)
+    if step == "average":
+        weights = checkpoint.step_folder(run, checkpoint.averaged(run)[-1])
+    used = checkpoint.read_progress(weights)
     whole = Training(
         updates=made.step,
         seconds=round(made.seconds, 2),
         processes=made.processes,
         threads=made.threads,
+        precision=made.precision,
     )
     return whole, used.step, round(used.seconds, 2)
 

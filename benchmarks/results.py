@@ -56,6 +56,7 @@ class Training(Part):
     seconds: float = Field(ge=0)
     processes: int = Field(ge=1)
     threads: int = Field(ge=1)
+    precision: str
 
 
 class Seconds(Part):

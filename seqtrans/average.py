@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -55,6 +56,9 @@ def main(argv: list[str]) -> int:
     ]
     if not steps:
         raise CheckpointError(f"{settings.run} holds no checkpoint to average.")
+    kept = checkpoint.kept(settings.run)
+    if len(steps) > kept:  # the best, which may be much older, is kept besides the newest
+        steps = steps[-kept:]
     if settings.last is not None:
         if len(steps) < settings.last:
             few = f"{len(steps)} checkpoint{'' if len(steps) == 1 else 's'}"
@@ -65,16 +69,23 @@ def main(argv: list[str]) -> int:
             )
         chosen = steps[-settings.last :]
     else:
+        assert settings.minutes is not None
         seconds = {
-            step: checkpoint.read_progress(checkpoint.choose(settings.run, step)).seconds
+            step: checkpoint.read_progress(checkpoint.step_folder(settings.run, step)).seconds
             for step in steps
         }
-        assert settings.minutes is not None
         chosen = [s for s in steps if seconds[steps[-1]] - seconds[s] <= 60 * settings.minutes]
+        if chosen == steps and len(steps) == kept:
+            print(
+                f"seqtrans: warning: the {kept} checkpoints that are kept (training.keep) reach "
+                f"back {(seconds[steps[-1]] - seconds[steps[0]]) / 60:.1f} minutes only.",
+                file=sys.stderr,
+            )
     folders = [checkpoint.choose(settings.run, step) for step in chosen]
     weights = checkpoint.mean(folders)
     with whole_folder(settings.run / "average") as temporary:
         checkpoint.save_weights(temporary, weights)
+        (temporary / checkpoint.AVERAGED).write_text(json.dumps(chosen), encoding="utf-8")
     print(f"averaged the checkpoints of updates {', '.join(map(str, chosen))}: step=average")
     return 0
 

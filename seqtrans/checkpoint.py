@@ -12,18 +12,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from seqtrans.data import read_json
 from seqtrans.errors import CheckpointError
 from seqtrans.files import damage, discard, whole_folder, write_whole
 
 STEP = re.compile(r"step-(\d+)$")
 WEIGHTS = "model.safetensors"
 VALIDATIONS = "validations.json"
+AVERAGED = "average.json"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Progress:
     position: int = 0
     """Updates of this epoch that are done."""
     seconds: float = 0.0
+    precision: str = "no"
+    """As the launcher has it: ``no`` is fp32."""
     processes: int = 1
     threads: int = 1
     window_loss: float = 0.0
@@ -147,6 +152,18 @@ def load_state(folder: Path, optimizer: torch.optim.Optimizer) -> Progress:
     return progress
 
 
+def kept(run: Path) -> int:
+    """How many of the newest checkpoints a run keeps."""
+    content: Any = read_json(run / "config.json")
+    return int(content["settings"]["training.keep"])
+
+
+def averaged(run: Path) -> list[int]:
+    """The steps that are in the average of a run."""
+    content: Any = read_json(run / "average" / AVERAGED)
+    return [int(step) for step in content]
+
+
 def mean(folders: Sequence[Path]) -> dict[str, Tensor]:
     """The mean weights of several checkpoints, summed in fp64 and given in their own type."""
     total: dict[str, Tensor] = {}
@@ -244,11 +261,13 @@ def best_step(scores: Mapping[int, float], maximise: bool) -> int | None:
     return min(scores, key=rank, default=None)
 
 
-def choose(run: Path, step: str | int = "best") -> Path:
-    """The checkpoint called ``best``, ``last``, ``average``, or by its number; undamaged.
+def choose(
+    run: Path, step: str | int = "best", warn: Callable[[str], None] = lambda _: None
+) -> Path:
+    """The checkpoint called ``best``, ``last``, ``average``, or by its number; weights undamaged.
 
-    ``best`` falls back to the newest where no validation has been made.
-    Raises ``CheckpointError`` if there is none such, or it is damaged.
+    ``best`` falls back to the newest where no validation has been made; where the best is gone,
+    with a warning. Raises ``CheckpointError`` if there is none such, or it is damaged.
     """
     if not run.is_dir():
         raise CheckpointError(f"there is no run folder {run}.")
@@ -265,6 +284,8 @@ def choose(run: Path, step: str | int = "best") -> Path:
         folder = step_folder(run, found[-1])
     elif step == "best":
         best = read_best(run)
+        if best is not None and best not in found:
+            warn(f"the best checkpoint of {run}, step-{best}, is gone; using step-{found[-1]}.")
         folder = step_folder(run, best if best in found and best is not None else found[-1])
     elif str(step).isdecimal() and int(step) in found:
         folder = step_folder(run, int(step))
@@ -273,7 +294,7 @@ def choose(run: Path, step: str | int = "best") -> Path:
             f"{run} holds no checkpoint {step!r}; step is best, last, average or one of "
             f"{', '.join(map(str, found))}."
         )
-    wrong = damage(folder)
+    wrong = damage(folder, only={WEIGHTS})
     if wrong is not None:
         raise CheckpointError(f"checkpoint {folder} is damaged: {wrong}.")
     return folder

@@ -41,7 +41,7 @@ class Shape(Settings):
         0.0,
         ge=0,
         lt=1,
-        description="dropout of attention weights; in the paper for parsing only (section 6.3); slow",
+        description="dropout of attention weights; the paper's for parsing only (section 6.3)",
     )
     relu_dropout: float = Field(
         0.0, ge=0, lt=1, description="dropout inside the feed-forward layers; not in the paper"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from seqtrans import assembly, checkpoint
 from seqtrans.config import Config, from_json
 from seqtrans.data import decoding_batches, pad, read_json
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
-from seqtrans.errors import DataError, SeqtransError, SettingsError
+from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
+from seqtrans.files import damage
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
 from seqtrans.settings import Words
@@ -55,7 +57,10 @@ def load(
         PluginError: a component of the run is not installed here.
     """
     folder = Path(run)
-    weights = checkpoint.choose(folder, step)
+    weights = checkpoint.choose(folder, step, warn)
+    wrong = damage(folder / "task")
+    if wrong is not None:
+        raise CheckpointError(f"{folder / 'task'} is damaged: {wrong}.")
     names = registry()
     config = from_json(read_json(folder / "config.json"), names, folder / "config.json", changes)
     task = assembly.build_task(config, names)
@@ -66,6 +71,11 @@ def load(
     engine = Engine(config, names, task, model.to(where).eval(), weights)
     engine.tokens = tokens
     return engine
+
+
+def warn(text: str) -> None:
+    """Say something that a user should know, and go on."""
+    print(f"seqtrans: warning: {text}", file=sys.stderr)
 
 
 class Engine:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -186,19 +186,28 @@ def alone(folder: Path) -> Iterator[None]:
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        lock = (folder / ".lock").open("a+")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip()
             raise SeqtransError(
-                f"another process is training in {folder}; choose another run=FOLDER."
+                f"another process{f' ({holder})' if holder else ''} is training in {folder}; "
+                "choose another run=FOLDER."
             ) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}")
+        lock.flush()
         yield
 
 
-def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that :func:`whole_folder` wrote; ``None`` if nothing is."""
+def damage(folder: Path, only: Collection[str] | None = None) -> str | None:
+    """What is wrong with a folder that :func:`whole_folder` wrote; ``None`` if nothing is.
+
+    With ``only``, other files than these may be missing or changed.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         listed = {str(k): (int(v["bytes"]), str(v["sha256"])) for k, v in manifest.items()}
@@ -207,6 +216,8 @@ def damage(folder: Path) -> str | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return "its manifest can't be read"
     for name, (size, checksum) in listed.items():
+        if only is not None and name not in only:
+            continue
         path = folder / name
         if not path.is_file():
             return f"{name} is missing"

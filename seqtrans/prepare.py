@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from seqtrans.errors import SettingsError
@@ -33,8 +34,8 @@ FREE = (
 def prepare(config: Config, registry: Registry) -> None:
     """Make the run folder with ``config.json`` and ``task/``, or check that the one there fits.
 
-    Settings are those of a run as soon as something was prepared by them: a preparation that
-    failed can be repeated with others.
+    The task's settings are those of a run as soon as something was prepared by them, the others
+    as soon as there is a checkpoint: what failed before can be repeated with others.
 
     Raises ``SettingsError`` naming each setting in which they differ, and ``CheckpointError`` if
     what was prepared is damaged and checkpoints depend on it.
@@ -65,6 +66,7 @@ def check(config: Config, registry: Registry) -> None:
 
     Raises ``SettingsError`` naming each one that differs and may not.
     """
+    from seqtrans.checkpoint import steps
     from seqtrans.config import from_json
     from seqtrans.data import read_json
 
@@ -78,11 +80,18 @@ def check(config: Config, registry: Registry) -> None:
         return same and before.get(key) != now.get(key)
 
     late = config.settings["task"].late
+    trained = bool(steps(config.folder))
     different = [
         f"{key}: is {before.get(key)!r} in {path} and {now.get(key)!r} now"
         for key in sorted(before.keys() | now.keys())
-        if differs(key) and not free(key, late)
+        if differs(key) and not free(key, late) and (trained or key.partition(".")[0] == "task")
     ]
+    if trained and config.training.schedule == "linear" and differs("training.steps"):
+        print(
+            "seqtrans: warning: training.steps has changed, and with training.schedule=linear so "
+            "does the rate of every update to come.",
+            file=sys.stderr,
+        )
     if different:
         raise SettingsError(
             *different,

@@ -105,9 +105,10 @@ class Reporter:
         with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, "kind": kind, **finite}) + "\n")
         if self.board is not None:
-            for name, value in finite.items():
-                if value is not None:
-                    self.board.add_scalar(f"{kind}/{name}", value, step)
+            with writing(self.run / "tensorboard"):
+                for name, value in finite.items():
+                    if value is not None:
+                        self.board.add_scalar(f"{kind}/{name}", value, step)
 
     def sync(self) -> None:
         """Have metrics.jsonl on the disk, as it must be before a checkpoint that comes after it."""

@@ -1,4 +1,4 @@
-"""The training loop (section 5), and the only place that knows of Accelerate.
+"""The training loop (section 5).
 
 An update is a set of examples that depends on the seed, the epoch and its place there alone. It is
 cut into parts, one for each process and accumulation step; the loss is summed over them and divided
@@ -9,116 +9,32 @@ every part, so nothing of them has to be saved.
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from datetime import timedelta
-from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator, InitProcessGroupKwargs
-from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 
 from seqtrans import assembly, checkpoint
 from seqtrans.checkpoint import Progress
 from seqtrans.config import Config
-from seqtrans.data import Array, Batch, Corpus, collate, cut, decoding_batches, epoch_updates
-from seqtrans.decoding import Hypothesis
-from seqtrans.engine import TOKENS, decode, evaluating, specials
-from seqtrans.errors import DataError, SeqtransError
-from seqtrans.files import alone, delete, sweep, temporary_for
+from seqtrans.data import Array, Batch, Corpus, collate, cut, epoch_updates
+from seqtrans.engine import specials
+from seqtrans.errors import DataError, SeqtransError, SettingsError
+from seqtrans.files import alone, sweep
 from seqtrans.loss import smoothed_loss
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
+from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, once, start_processes
+from seqtrans.rehearsal import rehearse
 from seqtrans.reporting import Reporter
 from seqtrans.schedule import learning_rate
-from seqtrans.task import Score, Task
-
-T = TypeVar("T")
-SHOWN = 3
-"""Hypotheses shown beside their references in each validation."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-ECHO = 1.0
-"""Seconds in which a second signal is the first one's echo: launchers pass Ctrl-C on once more."""
-PATIENCE = timedelta(hours=2)
-"""How long processes wait for one another: the first may have much to prepare."""
-
-
-class Interrupt:
-    """Remembers SIGTERM and Ctrl-C, so that an update can be finished and saved.
-
-    The second one is obeyed at once.
-    """
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-        self.at = 0.0
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is None:
-            self.signal, self.at = number, time.monotonic()
-        elif time.monotonic() - self.at > ECHO:
-            raise SystemExit(128 + number)
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen inside this block."""
-        before = {number: signal.signal(number, self) for number in SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def start_processes(config: Config) -> Accelerator:
-    """Join the processes that the launcher started, and give each its share of the cores.
-
-    Raises ``SeqtransError`` if a launcher started several that would all train the same alone.
-    """
-    announced = int(os.environ.get("WORLD_SIZE", "1"))
-    strangers = announced > 1 and "MASTER_ADDR" not in os.environ
-    if not strangers:
-        accelerator = Accelerator(
-            cpu=not torch.cuda.is_available(),
-            kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
-        )
-    if strangers or (announced > 1 and accelerator.num_processes == 1):
-        raise SeqtransError(
-            f"the launcher started {announced} processes (WORLD_SIZE), but they can't see each "
-            "other and would all train the same; start one, or use "
-            "accelerate launch --multi_gpu --num_processes N or torchrun."
-        )
-    if accelerator.device.type == "cpu":
-        # The launcher sets one thread, which leaves the other cores idle.
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))
-        cores = len(os.sched_getaffinity(0))
-        torch.set_num_threads(config.run.threads or max(1, cores // local))
-    return accelerator
-
-
-def once(accelerator: Accelerator, action: Callable[[], T]) -> T:
-    """What ``action`` gives, done on the main process alone while the others wait.
-
-    Where it fails there, the others end without a word instead of waiting for ever.
-    """
-    outcome: list[Any] = [False, None]
-    if accelerator.is_main_process:
-        try:
-            outcome = [True, action()]
-        except Exception:
-            broadcast_object_list(outcome)
-            raise
-    done, value = broadcast_object_list(outcome)
-    if not done:
-        raise SystemExit(2)
-    return value  # type: ignore[no-any-return]
+from seqtrans.task import Task
+from seqtrans.validation import Validation
 
 
 class Training:
@@ -138,12 +54,15 @@ class Training:
         self.world, self.rank = accelerator.num_processes, accelerator.process_index
         self.model: Transducer = assembly.build_model(config, registry, task)
         self.specials = specials(self.model)
-        self.decoder = assembly.build_decoder(config, registry, self.settings.validation_decoder)
-        self.dev = task.examples("dev")
-        if not self.dev:
-            raise DataError("the dev split is empty; validation needs an example at least.")
-        self.inputs = [task.input(example) for example in self.dev]
-        self.dev_corpus = self.writable()
+        if not config.shape.causal:
+            raise SettingsError(
+                "model.causal=false can't be trained here: each target position would see the very "
+                "symbol that it is to predict."
+            )
+        decoder = assembly.build_decoder(config, registry, self.settings.validation_decoder)
+        self.validation = Validation(
+            task, self.model, decoder, accelerator, reporter, config.folder
+        )
         options: dict[str, Any] = {
             "lr": 0.0,
             "betas": (self.settings.beta1, self.settings.beta2),
@@ -157,12 +76,15 @@ class Training:
             else torch.optim.Adam(parameters, **options)
         )
         self.wrapped, self.optimizer = accelerator.prepare(self.model, self.optimizer)
-        self.progress = Progress(processes=self.world, threads=torch.get_num_threads())
+        self.progress = Progress(
+            precision=accelerator.mixed_precision,
+            processes=self.world,
+            threads=torch.get_num_threads(),
+        )
         self.window = torch.zeros((), dtype=torch.float64, device=accelerator.device)
         """The loss since the last line of the log, where it need not be waited for."""
         self.told = torch.zeros(1 + len(SIGNALS), device=accelerator.device)
         """What the processes told each other with the last update: is a save due, what signals."""
-        self.validations: dict[int, float] = {}
         self.interrupt = Interrupt()
         self.kept = 0
         """The update of the last checkpoint."""
@@ -173,13 +95,13 @@ class Training:
         """Train to the last update, or until patience or a signal ends it; the exit status."""
         self.resume()
         step, steps = self.progress.step, self.settings.steps
-        if step > steps or (step == steps and step in self.validations):
+        if step > steps or (step == steps and step in self.validation.scores):
             self.reporter.say(
                 f"{self.folder} is already at update {step} of {steps}; nothing to do. "
                 "Raise training.steps to go on."
             )
             return 0
-        if self.out_of_patience():
+        if self.validation.out_of_patience(self.settings.patience):
             self.reporter.say(
                 f"{self.folder} has stopped at update {step}, out of patience; nothing to do. "
                 "Raise training.patience to go on."
@@ -187,9 +109,9 @@ class Training:
             return 0
         self.corpus, self.updates = self.epoch(self.progress.epoch)
         if self.settings.dry_run:
-            self.try_everything()
+            rehearse(self)
         with self.interrupt.listening():
-            self.reporter.begin(step, steps, self.validations)
+            self.reporter.begin(step, steps, self.validation.scores)
             self.saved = self.last = time.monotonic()
             return self.loop()
 
@@ -209,9 +131,10 @@ class Training:
                     f"{self.settings.steps}{saved}."
                 )
                 return 128 + interrupted
-            if validation and step not in self.validations:
-                self.validate()
-                if self.out_of_patience():
+            if validation and step not in self.validation.scores:
+                self.validation.validate(step)
+                self.last = time.monotonic()
+                if self.validation.out_of_patience(self.settings.patience):
                     self.reporter.say(
                         f"no better score in {self.settings.patience} validations: "
                         f"stopped after update {step}."
@@ -220,26 +143,6 @@ class Training:
             if last:
                 return 0
             self.update(self.next_update())
-
-    def writable(self) -> Corpus:
-        """The dev examples whose targets the vocabulary can write.
-
-        The others have no loss, but are scored.
-        """
-        pairs, without = [], []
-        for input, example in zip(self.inputs, self.dev, strict=True):
-            try:
-                pairs.append((self.task.encode_source(input), self.task.encode_target(example)))
-            except DataError as error:
-                without.append(str(error))
-        if without:
-            self.reporter.say(
-                f"{len(without)} of {len(self.dev)} dev examples can't be written and count in the "
-                f"score, but not in the loss; the first: {without[0]}"
-            )
-        return Corpus.of(pairs)
-
-    # --- the data ---------------------------------------------------------------------------------
 
     def epoch(self, number: int) -> tuple[Corpus, list[Array]]:
         """The corpus and the updates of an epoch."""
@@ -253,6 +156,12 @@ class Training:
                 "no training example is left: there are none, or all are longer than "
                 "data.longest_source or data.longest_target."
             )
+        left_out = len(corpus) - sum(len(update) for update in updates)
+        if left_out and number == self.progress.epoch:
+            self.reporter.say(
+                f"{left_out:,} of {len(corpus):,} training examples are longer than "
+                "data.longest_source or data.longest_target and are left out."
+            )
         return corpus, updates
 
     def next_update(self) -> Array:
@@ -261,8 +170,6 @@ class Training:
             self.progress = replace(self.progress, epoch=self.progress.epoch + 1, position=0)
             self.corpus, self.updates = self.epoch(self.progress.epoch)
         return self.updates[self.progress.position]
-
-    # --- one update -------------------------------------------------------------------------------
 
     def update(self, numbers: Array) -> None:
         """One step of the optimiser over the examples ``numbers``, on all processes together."""
@@ -375,8 +282,6 @@ class Training:
             "has diverged; try a lower training.lr, more training.warmup or training.clip=1."
         )
 
-    # --- checkpoints ------------------------------------------------------------------------------
-
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one; the main process says which."""
 
@@ -393,19 +298,25 @@ class Training:
         scaler = self.accelerator.scaler
         if scaler is not None and progress.loss_scale is not None:
             scaler.load_state_dict(dict(progress.loss_scale))
-        threads = torch.get_num_threads()
-        if (progress.processes, progress.threads) != (self.world, threads):
+        threads, precision = torch.get_num_threads(), self.accelerator.mixed_precision
+        if progress.precision != precision:
+            self.reporter.warn(
+                f"this run had precision {progress.precision} and now has {precision}."
+            )
+        on_cpu = self.accelerator.device.type == "cpu"
+        if progress.processes != self.world or (on_cpu and progress.threads != threads):
             self.reporter.warn(
                 f"this run had {count(progress.processes, 'process')} of "
                 f"{count(progress.threads, 'thread')} and now has {count(self.world, 'process')} "
                 f"of {count(threads, 'thread')}: it goes on with the next update, each example "
                 "once, but sums are rounded differently."
             )
-        self.progress = replace(progress, processes=self.world, threads=threads)
+        self.progress = replace(
+            progress, precision=precision, processes=self.world, threads=threads
+        )
         self.kept = progress.step
         self.window.fill_(progress.window_loss)
-        scores = checkpoint.read_validations(self.folder)
-        self.validations = {s: v for s, v in scores.items() if s <= progress.step}
+        self.validation.resume(progress.step)
         self.began = time.monotonic() - progress.seconds
         self.reporter.say(
             f"going on from {folder}, update {progress.step} of {self.settings.steps}."
@@ -429,8 +340,7 @@ class Training:
         def write() -> None:
             self.reporter.sync()
             checkpoint.save(self.folder, self.model, self.inner_optimizer(), self.progress)
-            best = checkpoint.best_step(self.validations, self.task.maximise)
-            checkpoint.thin(self.folder, self.settings.keep, best)
+            checkpoint.thin(self.folder, self.settings.keep, self.validation.best)
 
         once(self.accelerator, write)
         self.kept = self.progress.step
@@ -457,156 +367,6 @@ class Training:
             return self.interrupt.signal
         heard = self.told[1:].tolist()
         return next((int(number) for number, n in zip(SIGNALS, heard, strict=True) if n), None)
-
-    # --- validation -------------------------------------------------------------------------------
-
-    def validate(self) -> None:
-        """Decode and score all of dev on all processes, show some, and note the score."""
-        began = time.monotonic()
-        found = self.decode_dev()
-        loss = self.dev_loss()
-        score = self.score_dev(found)
-        step = self.progress.step
-        self.validations[step] = score.value
-        best = checkpoint.best_step(self.validations, self.task.maximise)
-        seconds = time.monotonic() - began
-        self.reporter.record(
-            step, "validation", {score.metric: score.value, "loss": loss, "seconds": seconds}
-        )
-        # Only now: a validation that is noted here is not made again, nor recorded, after a kill.
-        if self.accelerator.is_main_process:
-            checkpoint.write_validations(self.folder, self.validations, self.task.maximise)
-        assert best is not None
-        standing = (
-            f"best {self.validations[best]:.2f} at {best:,}" if best != step else "best so far"
-        )
-        self.reporter.say(
-            f"validation after update {step:,}: {score.metric} {score.value:.2f}  loss {loss:.4f}"
-            f"  ({standing})  {seconds:.1f} s"
-        )
-        for number in range(min(SHOWN, len(self.dev))):
-            output = self.task.decode(found[number].ids, self.inputs[number])
-            self.reporter.say(f"  output     {self.task.write(output)}")
-            self.reporter.say(
-                f"  reference  {self.task.write(self.task.reference(self.dev[number]))}"
-            )
-        self.last = time.monotonic()
-
-    def decode_dev(self) -> dict[int, Hypothesis]:
-        """The best hypothesis for each dev example, by its number.
-
-        Each process decodes its share, and all get all.
-        """
-        with self.accelerator.autocast():
-            mine = decode(
-                self.model,
-                self.task,
-                self.decoder,
-                self.inputs,
-                range(len(self.inputs)),
-                rank=self.rank,
-                world=self.world,
-            )
-        pairs = [(number, hypotheses[0]) for number, hypotheses in mine.items()]
-        if self.world > 1:
-            pairs = gather_object(pairs)
-        found = dict(pairs)
-        assert len(pairs) == len(found) == len(self.inputs)
-        return found
-
-    def score_dev(self, found: dict[int, Hypothesis]) -> Score:
-        """The task's score over all of dev."""
-        outputs = [self.task.decode(found[i].ids, input) for i, input in enumerate(self.inputs)]
-        return self.task.score(outputs, self.dev)
-
-    def dev_loss(self) -> float:
-        """Cross-entropy per target token of dev, in nats, without smoothing."""
-        lengths = self.dev_corpus.sources.lengths + self.dev_corpus.targets.lengths
-        total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
-        with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
-            for numbers in decoding_batches(lengths.tolist(), TOKENS)[self.rank :: self.world]:
-                batch = collate(self.dev_corpus, numbers, self.specials).to(total.device)
-                logits = self.model(batch.source, batch.mask, batch.target_in)
-                total[0] += smoothed_loss(logits, batch.target_out, self.specials[0]).double()
-                total[1] += (batch.target_out != self.specials[0]).sum()
-        if self.world > 1:
-            total = self.accelerator.reduce(total, "sum")
-        return float(total[0] / total[1])
-
-    def out_of_patience(self) -> bool:
-        """Whether too many validations have passed since the best; an equal score is no better."""
-        best = checkpoint.best_step(self.validations, self.task.maximise)
-        since = sum(1 for step in self.validations if best is not None and step > best)
-        return self.settings.patience is not None and since >= self.settings.patience
-
-    # --- the dry run ------------------------------------------------------------------------------
-
-    def try_everything(self) -> None:
-        """Every phase once, with the largest and longest, so that none fails only after hours.
-
-        Leaves no trace: gradients are dropped, random numbers and buffers are put back, and what is
-        saved is read back and deleted.
-        """
-        began = time.monotonic()
-        device, corpus = self.accelerator.device, self.corpus
-        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        largest = max(self.updates, key=self.positions)
-        part = cut(largest, self.world * self.settings.accumulation)[0]
-        used = np.concatenate(self.updates)
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            for numbers in (
-                used[[corpus.sources.lengths[used].argmax()]],
-                used[[corpus.targets.lengths[used].argmax()]],
-                part,
-            ):
-                batch = collate(corpus, numbers, self.specials).to(device)
-                self.accelerator.backward(self.loss(batch) * 0.0)
-            self.optimizer.zero_grad()
-            self.try_validation()
-        for name, buffer in self.model.named_buffers():
-            buffer.copy_(buffers[name])
-        once(self.accelerator, self.try_saving)
-        self.reporter.say(
-            f"dry run: trained on {count(len(part), 'example')} of {batch.source.shape[1]} + "
-            f"{batch.target_in.shape[1]} positions, decoded, scored, saved and read back in "
-            f"{time.monotonic() - began:.1f} s."
-        )
-
-    def try_validation(self) -> None:
-        """Decode and score the dev example with the longest source; the loss of the longest."""
-        sources = [len(self.task.encode_source(input)) for input in self.inputs]
-        longest = sources.index(max(sources))
-        with self.accelerator.autocast():
-            found = decode(self.model, self.task, self.decoder, [self.inputs[longest]], [longest])
-        output = self.task.decode(found[longest][0].ids, self.inputs[longest])
-        self.task.score([output], [self.dev[longest]])
-        if len(self.dev_corpus):
-            number = int(self.dev_corpus.targets.lengths.argmax())
-            batch = collate(self.dev_corpus, [number], self.specials).to(self.accelerator.device)
-            with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
-                self.model(batch.source, batch.mask, batch.target_in)
-
-    def try_saving(self) -> None:
-        """Write a checkpoint, read it back, delete it."""
-        trial = temporary_for(self.folder / "trial")
-        try:
-            path = checkpoint.save(trial, self.model, self.inner_optimizer(), self.progress)
-            checkpoint.load_weights(path, self.model)
-            checkpoint.load_state(path, self.inner_optimizer())
-        finally:
-            delete(trial)
-
-    def positions(self, numbers: Array) -> int:
-        """The padded positions of an update."""
-        source = int(self.corpus.sources.lengths[numbers].max())
-        target = int(self.corpus.targets.lengths[numbers].max()) + 1
-        return len(numbers) * (source + target)
-
-
-def count(number: int, thing: str) -> str:
-    """``1 process``, ``2 processes``."""
-    ending = "" if number == 1 else "es" if thing.endswith("s") else "s"
-    return f"{number:,} {thing}{ending}"
 
 
 def run(config: Config, registry: Registry) -> int:
@@ -638,16 +398,3 @@ def run(config: Config, registry: Registry) -> int:
             return training.run()
         finally:
             training.wrapped = training.model
-
-
-def leave(accelerator: Accelerator) -> None:
-    """Leave the group of processes, so that ending is no error.
-
-    The wrapped model has to go first. If it is the last to let go of the group, it waits for Gloo's
-    threads while it holds the interpreter; they may need that to let go of their last tensor, and
-    then the process never ends. The nap lets them finish where an error keeps the model alive.
-    """
-    if accelerator.num_processes > 1:
-        accelerator.free_memory()
-        time.sleep(0.1)
-    accelerator.end_training()

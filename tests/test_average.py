@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
-from test_checkpoint import Tied, flip, save, trained
+from test_checkpoint import Tied, flip, trained
+from test_checkpoint import save as save_step
 
 from seqtrans import average, checkpoint
 from seqtrans.checkpoint import Progress
 from seqtrans.commands import run as command
+
+
+def save(run: Path, *arguments: Any, keep: int = 100, **more: Any) -> None:
+    """A checkpoint in a run that keeps so many."""
+    save_step(run, *arguments, **more)
+    content = json.dumps({"settings": {"training.keep": keep}})
+    (run / "config.json").write_text(content, encoding="utf-8")
 
 
 def averaged(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
@@ -53,6 +63,8 @@ def test_by_minutes_of_training(tmp_path: Path, capsys: pytest.CaptureFixture[st
     model, optimizer = trained()
     for step, minutes in ((1, 0.0), (2, 10.0), (3, 19.9), (4, 30.0)):
         checkpoint.save(tmp_path, model, optimizer, Progress(step=step, seconds=60 * minutes))
+    content = json.dumps({"settings": {"training.keep": 9}})
+    (tmp_path / "config.json").write_text(content, encoding="utf-8")
     for minutes, steps in (
         ("10", "4"),
         ("10.5", "3, 4"),
@@ -100,3 +112,28 @@ def test_what_cannot_be_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "has changed.\n",
     )
     assert not (tmp_path / "average").exists()
+
+
+def test_the_best_is_not_among_the_newest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is kept besides them, and may be much older."""
+    for step in (1, 8, 9):
+        save(tmp_path, step, seed=step, keep=2)
+    assert averaged(capsys, f"run={tmp_path}", "last=3") == (
+        2,
+        f"seqtrans: {tmp_path} holds 2 checkpoints, not 3; train with a larger training.keep, or "
+        "average fewer.\n",
+    )
+    assert averaged(capsys, f"run={tmp_path}", "last=2")[0] == 0
+    assert checkpoint.averaged(tmp_path) == [8, 9]
+
+
+def test_minutes_beyond_what_is_kept_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (8, 9):
+        save(tmp_path, step, seed=step, keep=2)
+    status, text = averaged(capsys, f"run={tmp_path}", "minutes=60")
+    assert status == 0
+    assert "the 2 checkpoints that are kept (training.keep) reach back 1.0 minutes only." in text

@@ -714,8 +714,12 @@ def test_defaults_need_no_words() -> None:
     assert training_words(flat(["task=parsing"]), registry()) == ["task=parsing"]
     chosen = flat(["task=parsing", "model=tiny", "decoder=beam", "decoder.alpha=0.3", "run.seed=1"])
     assert training_words(chosen, registry()) == ["task=parsing"]
-    assert training_command(chosen, registry(), 1) == (
+    assert training_command(chosen, registry(), 1, "no") == (
         "accelerate launch -m seqtrans.train task=parsing"
+    )
+    assert training_command(chosen, registry(), 2, "bf16") == (
+        "accelerate launch --multi_gpu --num_processes 2 --mixed_precision bf16 "
+        "-m seqtrans.train task=parsing"
     )
 
 

@@ -204,7 +204,7 @@ def test_one_process_holds_a_folder(tmp_path: Path) -> None:
         with pytest.raises(SeqtransError) as error, alone(folder):
             pass
         assert str(error.value) == (
-            f"another process is training in {folder}; choose another run=FOLDER."
+            f"another process ({os.getpid()}) is training in {folder}; choose another run=FOLDER."
         )
     with alone(folder):
         pass

@@ -27,6 +27,7 @@ from seqtrans.data import collate
 from seqtrans.errors import CheckpointError, SeqtransError
 from seqtrans.plugins import BUILTIN, Registry
 from seqtrans.prepare import prepare
+from seqtrans.rehearsal import rehearse
 from seqtrans.reporting import Reporter, counting
 from seqtrans.settings import parse_words
 from seqtrans.task import Score
@@ -195,7 +196,8 @@ def test_a_validation_shows_three_hypotheses_beside_their_references(tmp_path: P
     lines = err.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("validation after update 2: "))
     assert re.fullmatch(
-        r"validation after update 2: digits \d+\.\d\d  loss \d\.\d{4}  \(best so far\)  \d+\.\d s",
+        r"validation after update 2: digits \d+\.\d\d  loss \d\.\d{4}  \(best so far\)  \d+\.\d s"
+        r"  \[digits in their place\]",
         lines[at],
     )
     shown = lines[at + 1 : at + 7]
@@ -289,7 +291,7 @@ def test_a_dry_run_leaves_no_trace(tmp_path: Path) -> None:
         found.model.source.register_forward_pre_hook(count)
         torch.manual_seed(5)
         before = state(found)
-        found.try_everything()
+        rehearse(found)
         assert names(tmp_path) == sorted({*names(tmp_path)} - {".trial"})
         assert not [name for name in names(tmp_path) if name.endswith(".tmp")]
         after = state(found)
@@ -329,11 +331,14 @@ def test_a_source_that_is_too_long_is_told_before_the_first_update(tmp_path: Pat
     assert "update" not in err
     assert checkpoint.steps(tmp_path) == []
     status, err = told([*argv, "data.longest_source=15"])
-    assert status == 2
-    assert "data.longest_source: is None in" in err
-    argv = [word for word in argv if not word.startswith("run=")]
-    status, err = told([*argv, f"run={tmp_path / 'other'}", "data.longest_source=15"])
     assert status == 0, err
+    assert (
+        "1 of 61 training examples are longer than data.longest_source or data.longest_target "
+        "and are left out."
+    ) in err.splitlines()
+    status, err = told([*argv, "data.longest_source=14"])
+    assert status == 2
+    assert "data.longest_source: is 15 in" in err
 
 
 # --- settings of a run that is gone on with -------------------------------------------------------
@@ -594,10 +599,10 @@ def test_processes_that_cannot_see_each_other(
     assert not (tmp_path / "run").exists()
 
 
-def test_only_the_loop_knows_accelerate() -> None:
+def test_only_one_file_imports_accelerate() -> None:
     sources = {path.name: path.read_text("utf-8") for path in (ROOT / "seqtrans").glob("*.py")}
     imports = re.compile(r"^\s*(from|import) accelerate\b", re.MULTILINE)
-    assert [name for name, text in sources.items() if imports.search(text)] == ["training.py"]
+    assert [name for name, text in sources.items() if imports.search(text)] == ["processes.py"]
 
 
 def test_nothing_that_is_loaded_can_run_code() -> None:

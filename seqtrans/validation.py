@@ -1,0 +1,174 @@
+"""Validation: all of dev is decoded and scored, on all processes, each example exactly once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+
+from seqtrans import checkpoint
+from seqtrans.data import Corpus, collate, decoding_batches
+from seqtrans.decoding import Decoder, Hypothesis
+from seqtrans.engine import TOKENS, decode, evaluating, specials
+from seqtrans.errors import DataError
+from seqtrans.loss import smoothed_loss
+from seqtrans.model import Transducer
+from seqtrans.processes import Accelerator, gathered
+from seqtrans.reporting import Reporter
+from seqtrans.task import Score, Task
+
+SHOWN = 3
+"""Hypotheses shown beside their references in each validation."""
+
+
+class Validation:
+    """The dev split of a task, and the scores on it so far."""
+
+    def __init__(
+        self,
+        task: Task,
+        model: Transducer,
+        decoder: Decoder,
+        accelerator: Accelerator,
+        reporter: Reporter,
+        run: Path,
+    ) -> None:
+        self.task, self.model, self.decoder = task, model, decoder
+        self.accelerator, self.reporter, self.run = accelerator, reporter, run
+        self.world, self.rank = accelerator.num_processes, accelerator.process_index
+        self.scores: dict[int, float] = {}
+        """By update."""
+        self.examples = task.examples("dev")
+        if not self.examples:
+            raise DataError("the dev split is empty; validation needs an example at least.")
+        self.inputs = [task.input(example) for example in self.examples]
+        self.corpus = self.writable()
+
+    def writable(self) -> Corpus:
+        """The examples whose targets the vocabulary can write.
+
+        The others have no loss, but are scored.
+        """
+        pairs, without = [], []
+        for input, example in zip(self.inputs, self.examples, strict=True):
+            try:
+                pairs.append((self.task.encode_source(input), self.task.encode_target(example)))
+            except DataError as error:
+                without.append(str(error))
+        if without:
+            self.reporter.say(
+                f"{len(without)} of {len(self.examples)} dev examples can't be written and count "
+                f"in the score, but not in the loss; the first: {without[0]}"
+            )
+        return Corpus.of(pairs)
+
+    def resume(self, step: int) -> None:
+        """Bring back the scores up to an update."""
+        found = checkpoint.read_validations(self.run)
+        self.scores = {at: score for at, score in found.items() if at <= step}
+
+    @property
+    def best(self) -> int | None:
+        """The update with the best score."""
+        return checkpoint.best_step(self.scores, self.task.maximise)
+
+    def out_of_patience(self, patience: int | None) -> bool:
+        """Whether too many validations have passed since the best; an equal score is no better."""
+        best = self.best
+        since = sum(1 for step in self.scores if best is not None and step > best)
+        return patience is not None and since >= patience
+
+    def validate(self, step: int) -> None:
+        """Decode and score all of dev on all processes, show some, and note the score."""
+        began = time.monotonic()
+        found = self.decode()
+        loss = self.loss()
+        score = self.score(found)
+        self.scores[step] = score.value
+        seconds = time.monotonic() - began
+        self.reporter.record(
+            step, "validation", {score.metric: score.value, "loss": loss, "seconds": seconds}
+        )
+        # Only now: a validation that is noted here is not made again, nor recorded, after a kill.
+        if self.accelerator.is_main_process:
+            checkpoint.write_validations(self.run, self.scores, self.task.maximise)
+        best = self.best
+        assert best is not None
+        standing = f"best {self.scores[best]:.2f} at {best:,}" if best != step else "best so far"
+        self.reporter.say(
+            f"validation after update {step:,}: {score.metric} {score.value:.2f}  loss {loss:.4f}"
+            f"  ({standing})  {seconds:.1f} s  [{score.signature}]"
+        )
+        for number in range(min(SHOWN, len(self.examples))):
+            output = self.task.decode(found[number].ids, self.inputs[number])
+            reference = self.task.reference(self.examples[number])
+            self.reporter.say(f"  output     {self.task.write(output)}")
+            self.reporter.say(f"  reference  {self.task.write(reference)}")
+
+    def decode(self) -> dict[int, Hypothesis]:
+        """The best hypothesis for each example, by its number.
+
+        Each process decodes its share, and all get all.
+        """
+        with self.accelerator.autocast():
+            mine = decode(
+                self.model,
+                self.task,
+                self.decoder,
+                self.inputs,
+                range(len(self.inputs)),
+                rank=self.rank,
+                world=self.world,
+                names="dev example {}".format,
+            )
+        pairs = gathered(self.accelerator, [(number, found[0]) for number, found in mine.items()])
+        found = dict(pairs)
+        assert len(pairs) == len(found) == len(self.inputs)
+        return found
+
+    def score(self, found: dict[int, Hypothesis]) -> Score:
+        """The task's score over all of dev."""
+        outputs = [self.task.decode(found[i].ids, input) for i, input in enumerate(self.inputs)]
+        return self.task.score(outputs, self.examples)
+
+    def loss(self) -> float:
+        """Cross-entropy per target token, in nats, without smoothing."""
+        lengths = self.corpus.sources.lengths + self.corpus.targets.lengths
+        total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
+        pad = specials(self.model)[0]
+        with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
+            for numbers in decoding_batches(lengths.tolist(), TOKENS)[self.rank :: self.world]:
+                batch = collate(self.corpus, numbers, specials(self.model)).to(total.device)
+                logits = self.model(batch.source, batch.mask, batch.target_in)
+                total[0] += smoothed_loss(logits, batch.target_out, pad).double()
+                total[1] += (batch.target_out != pad).sum()
+        if self.world > 1:
+            total = self.accelerator.reduce(total, "sum")
+        return float(total[0] / total[1])
+
+    def rehearse(self) -> None:
+        """Decode and score one batch, that with the longest inputs, and the loss of the longest."""
+        lengths = [len(self.task.encode_source(input)) for input in self.inputs]
+        width = self.decoder.most or 1
+        numbers = decoding_batches(lengths, max(1, TOKENS // width))[0]
+        inputs = [self.inputs[number] for number in numbers]
+        with self.accelerator.autocast():
+            found = decode(
+                self.model,
+                self.task,
+                self.decoder,
+                inputs,
+                numbers,
+                names="dev example {}".format,
+            )
+        outputs = [
+            self.task.decode(found[number][0].ids, input)
+            for number, input in zip(numbers, inputs, strict=True)
+        ]
+        self.task.score(outputs, [self.examples[number] for number in numbers])
+        if len(self.corpus):
+            longest = int(self.corpus.targets.lengths.argmax())
+            batch = collate(self.corpus, [longest], specials(self.model)).to(self.model.device)
+            with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
+                self.model(batch.source, batch.mask, batch.target_in)
