@@ -188,7 +188,12 @@ def test_trees_come_with_their_origin(tmp_path: Path) -> None:
 
 def test_files_may_be_held_to_one_tree_a_line(tmp_path: Path) -> None:
     path = put(tmp_path / "a.tree", f"{HERON}\n{YES} {YES}\n")
-    assert len(list(read_files([path]))) == 3
+    assert message(DataError, lambda: list(read_files([path]))) == (
+        f"{path}, line 2: a second tree begins on the line on which another ends; "
+        "begin every tree on a line of its own."
+    )
+    spread = put(tmp_path / "c.tree", f"{HERON}\n{YES.replace(' ', chr(10))}\n")
+    assert len(list(read_files([spread]))) == 2
     assert message(DataError, lambda: list(read_files([path], one_tree_a_line=True))) == (
         f"{path}, line 2: there are several trees on this line, "
         "but every line must hold exactly one."
