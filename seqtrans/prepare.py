@@ -56,9 +56,13 @@ def prepare(config: Config, registry: Registry) -> None:
         check(config, registry)
     write_whole(folder / "config.json", json.dumps(config.as_json(registry), indent=1))
     if wrong:
-        task = assembly.build_task(config, registry)
-        with whole_folder(prepared) as temporary:
-            task.prepare(temporary)
+        try:
+            task = assembly.build_task(config, registry)
+            with whole_folder(prepared) as temporary:
+                task.prepare(temporary)
+        except BaseException:
+            (folder / "config.json").unlink(missing_ok=True)
+            raise
 
 
 def check(config: Config, registry: Registry) -> None:

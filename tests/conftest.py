@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# A busy machine is no failure, and a failure is to be the same for everyone.
+hypothesis.settings.register_profile("seqtrans", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("seqtrans")
 
 
 @pytest.fixture(scope="session")

@@ -392,7 +392,7 @@ def test_what_may_change(tmp_path: Path) -> None:
 def test_a_preparation_that_failed_binds_nothing(tmp_path: Path) -> None:
     status, err = told(words(tmp_path, "task.fails=true", steps=2))
     assert (status, err) == (2, "seqtrans: the digits are not there.\n")
-    assert names(tmp_path) == [".lock", "config.json"]
+    assert names(tmp_path) == [".lock"]
     assert told(words(tmp_path, steps=2))[0] == 0
 
 
