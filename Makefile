@@ -16,7 +16,7 @@ demo: $(READY)
 	@echo
 	echo 'The old ferry left the harbour before the storm arrived .' | $(BIN)/seqtrans transduce run=runs/demo format=drawing
 
-test: $(READY) lint
+test: $(READY) lint verify
 	$(PYTEST)
 
 quick: $(READY) lint

@@ -136,7 +136,8 @@ def test_a_recorded_row(home: Path) -> None:
     assert row.settings["run.folder"] == "runs/run"
     assert str(home) not in (home / "results" / NAME).read_text("utf-8")
     assert row.command.training.startswith(
-        "accelerate launch --multi_gpu --num_processes 2 -m seqtrans.train task=parsing decoder=greedy "
+        "accelerate launch --multi_gpu --num_processes 2 -m seqtrans.train task=parsing "
+        "decoder=greedy "
         'task.train="$SEQTRANS_DATA"/data/train.trees task.dev="$SEQTRANS_DATA"/data/dev.trees '
     )
     assert row.command.evaluation == "seqtrans evaluate run=runs/run split=test step=best"
