@@ -30,17 +30,13 @@ from benchmarks.results import (
 )
 from seqtrans.config import Config, from_json
 from seqtrans.errors import SettingsError
-from seqtrans.reuse import read_command
+from seqtrans.reuse import UseSettings, read_command
 
 
-class RecordSettings(Folder):
+class RecordSettings(Folder, UseSettings):
     """What ``python -m benchmarks record`` can be told."""
 
-    run: Path = Field(description="the run folder")
     split: str = Field("test", description="which split of the run's data: test or dev")
-    step: str = Field(
-        "best", description="the checkpoint: best, last, average, or an update's number"
-    )
     recipe: str | None = Field(
         None, min_length=1, description="what the row is called; none: as the run folder"
     )
@@ -69,7 +65,7 @@ def main(argv: list[str]) -> int:
     from seqtrans.reporting import counting
 
     folder = settings.run.resolve()
-    engine = load(folder, settings.step, changes=changes)
+    engine = load(folder, settings.step, settings.device, changes, settings.tokens)
     task, config = engine.task, engine.config
     data, fingerprint = task.data(settings.split)
     recipe = settings.recipe or folder.name

@@ -8,23 +8,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from seqtrans.settings import Settings
+from seqtrans.reuse import UseSettings, read_command
 
 
-class EvaluateSettings(Settings):
+class EvaluateSettings(UseSettings):
     """What ``seqtrans evaluate`` can be told."""
 
-    run: Path = Field(description="the run folder")
     split: str = Field("dev", description="which split of the run's data: train, dev or test")
-    step: str = Field(
-        "best", description="the checkpoint: best, last, average, or an update's number"
-    )
-    device: str | None = Field(
-        None, description="where to compute: cpu, cuda, cuda:1, ...; none: on a GPU if there is one"
-    )
-    tokens: int = Field(
-        4096, ge=1, description="padded positions × hypotheses that are decoded together"
-    )
     output: Path | None = Field(
         None, description="write the outputs here, one a line, in the order of the data"
     )
@@ -43,8 +33,6 @@ def main(argv: list[str]) -> int:
 
     example: seqtrans evaluate run=runs/parsing split=test decoder=beam decoder.width=8
     """
-    from seqtrans.reuse import read_command
-
     settings, changes = read_command(argv, EvaluateSettings)
     import json
 

@@ -4,13 +4,32 @@ run's.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from pydantic import Field
+
 from seqtrans.errors import Problem, SettingsError
-from seqtrans.settings import AnySettings, Words, fill, parse_words
+from seqtrans.settings import AnySettings, Settings, Words, fill, parse_words
 
 CHANGEABLE = ("decoder", "task")
 """The groups of a run that may be changed when it is used; of the task, what its settings call
 ``late``.
 """
+
+
+class UseSettings(Settings):
+    """What every command that uses a run can be told."""
+
+    run: Path = Field(description="the run folder")
+    step: str = Field(
+        "best", description="the checkpoint: best, last, average, or an update's number"
+    )
+    device: str | None = Field(
+        None, description="where to compute: cpu, cuda, cuda:1, ...; none: on a GPU if there is one"
+    )
+    tokens: int = Field(
+        4096, ge=1, description="padded positions × hypotheses that are decoded together"
+    )
 
 
 def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySettings, Words]:

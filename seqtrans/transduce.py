@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from seqtrans.settings import Settings
+from seqtrans.reuse import UseSettings, read_command
 
 if TYPE_CHECKING:
     from seqtrans.decoding import Hypothesis
@@ -21,21 +21,11 @@ BLOCK = 1000
 """Input lines that are decoded together."""
 
 
-class TransduceSettings(Settings):
+class TransduceSettings(UseSettings):
     """What ``seqtrans transduce`` can be told."""
 
-    run: Path = Field(description="the run folder")
-    step: str = Field(
-        "best", description="the checkpoint: best, last, average, or an update's number"
-    )
     input: Path | None = Field(None, description="read this file; none: standard input")
     output: Path | None = Field(None, description="write this file; none: standard output")
-    device: str | None = Field(
-        None, description="where to compute: cpu, cuda, cuda:1, ...; none: on a GPU if there is one"
-    )
-    tokens: int = Field(
-        4096, ge=1, description="padded positions × hypotheses that are decoded together"
-    )
     format: Literal["line", "drawing", "json"] = Field(
         "line",
         description="one line for each input line; or the outputs drawn; or one JSON object a "
@@ -70,8 +60,6 @@ def main(argv: list[str]) -> int:
 
     example: echo 'The old ferry left .' | seqtrans transduce run=runs/parsing format=drawing
     """
-    from seqtrans.reuse import read_command
-
     settings, changes = read_command(argv, TransduceSettings)
     from seqtrans.data import split_lines
     from seqtrans.engine import load
