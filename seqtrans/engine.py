@@ -13,7 +13,7 @@ import torch
 
 from seqtrans import assembly, checkpoint
 from seqtrans.config import Config, from_json
-from seqtrans.data import decoding_batches, pad, read_json
+from seqtrans.data import Corpus, collate, decoding_batches, pad, read_json
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
 from seqtrans.files import damage
@@ -195,23 +195,19 @@ class Engine:
 
     def score(self, examples: Sequence[Any]) -> list[float]:
         """The log-probability that the model gives to the target of each example, eos included."""
-        pad_id, bos, eos = specials(self.model)
         results = [0.0] * len(examples)
-        sources = [self.task.encode_source(self.task.input(example)) for example in examples]
-        device = self.model.device
+        corpus = Corpus.of(
+            (self.task.encode_source(self.task.input(example)), self.task.encode_target(example))
+            for example in examples
+        )
+        padding = self.model.vocabulary.pad
         with torch.inference_mode(), evaluating(self.model):
-            for numbers in decoding_batches([len(s) for s in sources], self.tokens):
-                source, mask = pad([sources[i] for i in numbers])
-                targets = [
-                    torch.tensor(self.task.encode_target(examples[i]), dtype=torch.long)
-                    for i in numbers
-                ]
-                target_in, _ = pad([torch.cat([torch.tensor([bos]), t]) for t in targets], pad_id)
-                target_out, _ = pad([torch.cat([t, torch.tensor([eos])]) for t in targets], pad_id)
-                logits = self.model(source.to(device), mask.to(device), target_in.to(device))
-                chosen = logits.float().log_softmax(-1).cpu().gather(2, target_out[:, :, None])
-                totals = chosen[:, :, 0].double().masked_fill(target_out == pad_id, 0.0).sum(1)
-                for number, total in zip(numbers, totals.tolist(), strict=True):
+            for numbers in decoding_batches(corpus.sources.lengths.tolist(), self.tokens):
+                batch = collate(corpus, numbers, specials(self.model)).to(self.model.device)
+                logits = self.model(batch.source, batch.mask, batch.target_in)
+                chosen = logits.float().log_softmax(-1).gather(2, batch.target_out[:, :, None])
+                totals = chosen[:, :, 0].double().masked_fill(batch.target_out == padding, 0.0)
+                for number, total in zip(numbers, totals.sum(1).tolist(), strict=True):
                     results[number] = total
         return results
 
