@@ -35,8 +35,10 @@ class Progress:
 
     step: int = 0
     epoch: int = 0
+    window: int = 0
+    """Windows of this epoch that are done: parts of a large corpus, see `seqtrans.data.Epoch`."""
     position: int = 0
-    """Updates of this epoch that are done."""
+    """Updates of this window that are done."""
     seconds: float = 0.0
     precision: str = "no"
     """As the launcher has it: ``no`` is fp32."""

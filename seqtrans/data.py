@@ -1,116 +1,24 @@
-"""Prepared corpora, the updates of an epoch, and their batches: the only maker of padding masks.
+"""The updates of an epoch, and their batches: the only maker of padding masks.
 
-An epoch is a list of updates, a pure function of (seed, epoch): the same on every process, whatever
-their number. Each update is then cut into parts, one for each process and accumulation step. So
-neither changes what an update sees.
+An epoch is a sequence of updates, a pure function of (seed, epoch): the same on every process,
+whatever their number. Each update is then cut into parts, one for each process and accumulation
+step. So neither changes what an update sees.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from seqtrans.corpus import Array, Corpus
 from seqtrans.errors import DataError
-
-Array = NDArray[np.int64]
-
-
-class Ragged:
-    """Sequences of different lengths, end to end in one array [total, ...], perhaps a mapped file.
-
-    Number i is ``values[ends[i - 1] : ends[i]]``.
-    """
-
-    def __init__(self, values: NDArray[np.generic], ends: Array) -> None:
-        self.values, self.ends = values, ends
-
-    @classmethod
-    def of(cls, sequences: Iterable[NDArray[np.generic]]) -> Ragged:
-        """From a list of sequences, each [length, ...]."""
-        sequences = list(sequences)
-        values = np.concatenate(sequences) if sequences else np.zeros(0, np.int32)
-        return cls(values, np.cumsum([len(s) for s in sequences], dtype=np.int64))
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __getitem__(self, number: int) -> NDArray[np.generic]:
-        return self.values[self.ends[number] - self.lengths[number] : self.ends[number]]
-
-    @cached_property
-    def lengths(self) -> Array:
-        """The length of each."""
-        return np.diff(self.ends, prepend=0)
-
-    def rows(self, numbers: Array, value: int = 0) -> tuple[NDArray[np.generic], Array]:
-        """The sequences ``numbers`` filled up on the right, [B, longest, ...], and their lengths.
-
-        Ids become int64, features stay as they are. All rows are fetched at once: with one small
-        array for each, an update of short sequences takes longer to collate than to compute.
-        """
-        lengths = self.lengths[numbers]
-        at = np.arange(lengths.max(initial=0))
-        places = (self.ends[numbers] - lengths)[:, None] + at
-        kind = np.int64 if np.issubdtype(self.values.dtype, np.integer) else self.values.dtype
-        if not places.size or not len(self.values):
-            return np.full((*places.shape, *self.values.shape[1:]), value, kind), lengths
-        values = self.values[np.minimum(places, len(self.values) - 1)].astype(kind, copy=False)
-        values[at >= lengths[:, None]] = value
-        return values, lengths
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Encoded pairs: sources, ids [S] or features [S, ...], and targets, ids [T].
-
-    Targets are without bos and eos.
-    """
-
-    sources: Ragged
-    targets: Ragged
-
-    @classmethod
-    def of(cls, pairs: Iterable[tuple[Sequence[int] | Tensor, Sequence[int]]]) -> Corpus:
-        """From (source, target) pairs."""
-        sources, targets = [], []
-        for source, target in pairs:
-            if isinstance(source, Tensor):
-                sources.append(source.numpy())
-            else:
-                sources.append(np.asarray(source, np.int32))
-            targets.append(np.asarray(target, np.int32))
-        return cls(Ragged.of(sources), Ragged.of(targets))
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def save(self, folder: Path) -> None:
-        """Write the arrays into ``folder``, which is made."""
-        folder.mkdir(parents=True)
-        for name, ragged in (("sources", self.sources), ("targets", self.targets)):
-            np.save(folder / f"{name}.npy", ragged.values, allow_pickle=False)
-            np.save(folder / f"{name}.ends.npy", ragged.ends, allow_pickle=False)
-
-    @classmethod
-    def open(cls, folder: Path) -> Corpus:
-        """Map a saved corpus into memory. Raises ``DataError`` if it is not there."""
-
-        def ragged(name: str) -> Ragged:
-            try:
-                values = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-                return Ragged(values, np.load(folder / f"{name}.ends.npy", allow_pickle=False))
-            except (OSError, ValueError) as error:
-                raise DataError(f"{folder} holds no prepared corpus: {error}.") from None
-
-        return cls(ragged("sources"), ragged("targets"))
 
 
 @dataclass(frozen=True)
@@ -132,40 +40,86 @@ class Batch:
         )
 
 
-def epoch_updates(
-    corpus: Corpus,
-    tokens: int,
-    seed: int,
-    epoch: int,
-    longest_source: int | None = None,
-    longest_target: int | None = None,
-) -> list[Array]:
-    """The updates of an epoch: lists of example numbers, in a random order.
+WINDOW = 1 << 20
+"""Examples that are sorted by length together: all that is looked at of an epoch at a time."""
+RUN = 256
+"""Neighbours of a larger corpus that stay together when it is shuffled."""
+FEW = 1000
+"""Among so many examples a short one is looked for."""
 
-    Every example comes once, but those with a longer source or target than wanted.
+
+class Epoch:
+    """The updates of an epoch, window by window: a function of (seed, epoch) alone.
+
+    Every example comes once, or as often as the weight of its part says, but those with a longer
+    source or target than wanted. A corpus of up to ``window`` examples is one window. A larger one
+    is shuffled by runs of neighbours, so that it is read in runs, and neither memory nor the time
+    to the first update grows with it.
 
     The examples of one update are of like length, and padded to the longest take at most ``tokens``
     positions on the source side and at most ``tokens`` on the target side, eos included; a longer
     example has an update of its own.
     """
-    random = np.random.default_rng((seed, epoch))
-    source, target = corpus.sources.lengths, corpus.targets.lengths + 1
-    order = np.lexsort((random.random(len(corpus)), source, target))
-    fits = np.ones(len(corpus), bool)
-    if longest_source is not None:
-        fits &= source <= longest_source
-    if longest_target is not None:
-        fits &= target - 1 <= longest_target
-    order = order[fits[order]]
-    updates, first, widest = [], 0, 0
-    for place, width in enumerate(np.maximum(source, target)[order].tolist()):
-        widest = max(widest, width)
-        if (place - first + 1) * widest > tokens and place > first:
-            updates.append(order[first:place])
-            first, widest = place, width
-    if first < len(order):
-        updates.append(order[first:])
-    return [updates[i] for i in random.permutation(len(updates))]
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokens: int,
+        seed: int,
+        epoch: int,
+        longest_source: int | None = None,
+        longest_target: int | None = None,
+        window: int = WINDOW,
+    ) -> None:
+        self.corpus, self.tokens, self.key = corpus, tokens, (seed, epoch)
+        self.longest = longest_source, longest_target
+        run = 1 if len(corpus) <= window else RUN
+        self.window = window // run
+        random = np.random.default_rng(self.key)
+        runs, first = [], 0
+        for size, weight in corpus.mixture or ((len(corpus), 1.0),):
+            starts = np.arange(first, first + size, run)
+            first += size
+            if weight != 1.0:
+                starts = np.repeat(starts, (weight + random.random(len(starts))).astype(np.int64))
+            runs.append(np.stack([starts, np.minimum(starts + run, first)], 1))
+        self.runs = np.concatenate(runs)  # [n, 2]: where each begins and ends
+        if run > 1:
+            self.runs = self.runs[random.permutation(len(self.runs))]
+
+    def __len__(self) -> int:
+        """How many windows there are."""
+        return max(1, -(-len(self.runs) // self.window))
+
+    def numbers(self, window: int) -> Array:
+        """The examples of a window, those that are too long included."""
+        runs = self.runs[window * self.window : (window + 1) * self.window]
+        sizes = runs[:, 1] - runs[:, 0]
+        ends = np.cumsum(sizes)
+        numbers: Array = np.arange(sizes.sum()) + np.repeat(runs[:, 1] - ends, sizes)
+        return numbers
+
+    def updates(self, window: int) -> list[Array]:
+        """The updates of a window in a random order, each a list of example numbers."""
+        numbers = self.numbers(window)
+        random = np.random.default_rng((*self.key, window))
+        source = self.corpus.sources.lengths(numbers)
+        target = self.corpus.targets.lengths(numbers)
+        fits = np.ones(len(numbers), bool)
+        for lengths, longest in zip((source, target), self.longest, strict=True):
+            if longest is not None:
+                fits &= lengths <= longest
+        numbers, source, target = numbers[fits], source[fits], target[fits] + 1
+        order = np.lexsort((random.random(len(numbers)), source, target))
+        updates, first, widest = [], 0, 0
+        for place, width in enumerate(np.maximum(source, target)[order].tolist()):
+            widest = max(widest, width)
+            if (place - first + 1) * widest > self.tokens and place > first:
+                updates.append(numbers[order[first:place]])
+                first, widest = place, width
+        if first < len(order):
+            updates.append(numbers[order[first:]])
+        return [updates[i] for i in random.permutation(len(updates))]
 
 
 def cut(update: Array, parts: int) -> list[Array]:
@@ -189,14 +143,14 @@ def collate(
     """The examples ``numbers`` of a corpus as one batch.
 
     ``specials`` are the target's (pad, bos, eos). An empty list gives a batch without any loss:
-    the shortest source and no target. That is what a process computes when an update has nothing
+    a short source and no target. That is what a process computes when an update has nothing
     left for it, since all have to go forward and backward together.
     """
     padding, bos, eos = specials
     chosen = np.asarray(numbers, np.int64)
     empty = not len(chosen)
     if empty:
-        lengths = corpus.sources.lengths
+        lengths = corpus.sources.lengths(np.arange(min(FEW, len(corpus))))
         chosen = np.array([np.where(lengths > 0, lengths, lengths.max()).argmin()])
     source, lengths = corpus.sources.rows(chosen)
     mask = np.arange(source.shape[1]) < lengths[:, None]
@@ -241,7 +195,7 @@ def split_lines(content: bytes, where: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def read_json(path: Path) -> object:
+def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises ``DataError`` if it is missing or no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

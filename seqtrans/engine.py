@@ -13,7 +13,8 @@ import torch
 
 from seqtrans import assembly, checkpoint
 from seqtrans.config import Config, from_json
-from seqtrans.data import Corpus, collate, decoding_batches, pad, read_json
+from seqtrans.corpus import Corpus
+from seqtrans.data import collate, decoding_batches, pad, read_json
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
 from seqtrans.files import damage
@@ -202,7 +203,7 @@ class Engine:
         )
         padding = self.model.vocabulary.pad
         with torch.inference_mode(), evaluating(self.model):
-            for numbers in decoding_batches(corpus.sources.lengths.tolist(), self.tokens):
+            for numbers in decoding_batches(corpus.sources.lengths().tolist(), self.tokens):
                 batch = collate(corpus, numbers, specials(self.model)).to(self.model.device)
                 logits = self.model(batch.source, batch.mask, batch.target_in)
                 chosen = logits.float().log_softmax(-1).gather(2, batch.target_out[:, :, None])

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from seqtrans import checkpoint
-from seqtrans.data import Array, Corpus, collate, cut
+from seqtrans.corpus import Array, Corpus
+from seqtrans.data import collate, cut
 from seqtrans.errors import SeqtransError
 from seqtrans.files import delete, temporary_for
 from seqtrans.processes import count, once
@@ -59,8 +60,8 @@ def rehearse_update(training: Training) -> tuple[int, int, int]:
     part = cut(largest, training.world * training.settings.accumulation)[0]
     used = np.concatenate(training.updates)
     for numbers in (
-        used[[corpus.sources.lengths[used].argmax()]],
-        used[[corpus.targets.lengths[used].argmax()]],
+        used[[corpus.sources.lengths(used).argmax()]],
+        used[[corpus.targets.lengths(used).argmax()]],
         part,
     ):
         batch = collate(corpus, numbers, training.specials).to(accelerator.device)
@@ -88,6 +89,6 @@ def rehearse_saving(training: Training) -> None:
 
 def positions(corpus: Corpus, numbers: Array) -> int:
     """The padded positions of an update."""
-    source = int(corpus.sources.lengths[numbers].max())
-    target = int(corpus.targets.lengths[numbers].max()) + 1
+    source = int(corpus.sources.lengths(numbers).max())
+    target = int(corpus.targets.lengths(numbers).max()) + 1
     return len(numbers) * (source + target)

@@ -22,7 +22,8 @@ from torch import Tensor
 from seqtrans import assembly, checkpoint
 from seqtrans.checkpoint import Progress
 from seqtrans.config import Config
-from seqtrans.data import Array, Batch, Corpus, collate, cut, epoch_updates
+from seqtrans.corpus import Array
+from seqtrans.data import Batch, Epoch, collate, cut
 from seqtrans.engine import specials
 from seqtrans.errors import DataError, SeqtransError, SettingsError
 from seqtrans.files import alone, sweep
@@ -107,7 +108,7 @@ class Training:
                 "Raise training.patience to go on."
             )
             return 0
-        self.corpus, self.updates = self.epoch(self.progress.epoch)
+        self.enter_epoch()
         if self.settings.dry_run:
             rehearse(self)
         with self.interrupt.listening():
@@ -144,31 +145,36 @@ class Training:
                 return 0
             self.update(self.next_update())
 
-    def epoch(self, number: int) -> tuple[Corpus, list[Array]]:
-        """The corpus and the updates of an epoch."""
-        corpus = self.task.training(number, self.seed)
+    def enter_epoch(self) -> None:
+        """Open the corpus of the epoch, and the updates of the window that is next in it."""
+        number, window = self.progress.epoch, self.progress.window
+        self.corpus = self.task.training(number, self.seed)
         data = self.config.data
-        updates = epoch_updates(
-            corpus, data.tokens, self.seed, number, data.longest_source, data.longest_target
+        self.epoch = Epoch(
+            self.corpus, data.tokens, self.seed, number, data.longest_source, data.longest_target
         )
-        if not updates:
+        self.updates = self.epoch.updates(window)
+        there, used = len(self.epoch.numbers(window)), sum(map(len, self.updates))
+        if not used and window == 0:
             raise DataError(
                 "no training example is left: there are none, or all are longer than "
                 "data.longest_source or data.longest_target."
             )
-        left_out = len(corpus) - sum(len(update) for update in updates)
-        if left_out and number == self.progress.epoch:
+        if used < there and self.progress.position == 0:
             self.reporter.say(
-                f"{left_out:,} of {len(corpus):,} training examples are longer than "
+                f"{there - used:,} of {there:,} training examples are longer than "
                 "data.longest_source or data.longest_target and are left out."
             )
-        return corpus, updates
 
     def next_update(self) -> Array:
         """The examples of the next update, from the next epoch if this one is over."""
-        if self.progress.position >= len(self.updates):
-            self.progress = replace(self.progress, epoch=self.progress.epoch + 1, position=0)
-            self.corpus, self.updates = self.epoch(self.progress.epoch)
+        while self.progress.position >= len(self.updates):
+            self.progress = replace(self.progress, window=self.progress.window + 1, position=0)
+            if self.progress.window < len(self.epoch):
+                self.updates = self.epoch.updates(self.progress.window)
+            else:
+                self.progress = replace(self.progress, epoch=self.progress.epoch + 1, window=0)
+                self.enter_epoch()
         return self.updates[self.progress.position]
 
     def update(self, numbers: Array) -> None:
@@ -176,7 +182,7 @@ class Training:
         step = self.progress.step + 1
         accumulation = self.settings.accumulation
         parts = cut(numbers, self.world * accumulation)
-        tokens = int(self.corpus.targets.lengths[numbers].sum()) + len(numbers)
+        tokens = int(self.corpus.targets.lengths(numbers).sum()) + len(numbers)
         loss = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         for turn in range(accumulation):
             part = self.rank * accumulation + turn
@@ -257,7 +263,8 @@ class Training:
         progress, settings = self.progress, self.settings
         self.check_finite(self.window)
         loss = float(self.window) / max(1, progress.window_tokens)
-        epoch = progress.epoch + progress.position / len(self.updates)
+        windows = progress.window + progress.position / max(1, len(self.updates))
+        epoch = progress.epoch + windows / len(self.epoch)
         self.window.zero_()
         self.progress = replace(progress, window_tokens=0)
         rate = self.rate(progress.step)

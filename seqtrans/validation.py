@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from seqtrans import checkpoint
-from seqtrans.data import Corpus, collate, decoding_batches
+from seqtrans.corpus import Corpus
+from seqtrans.data import collate, decoding_batches
 from seqtrans.decoding import Decoder, Hypothesis
 from seqtrans.engine import TOKENS, decode, evaluating, specials
 from seqtrans.errors import DataError
@@ -134,7 +135,7 @@ class Validation:
 
     def loss(self) -> float:
         """Cross-entropy per target token, in nats, without smoothing."""
-        lengths = self.corpus.sources.lengths + self.corpus.targets.lengths
+        lengths = self.corpus.sources.lengths() + self.corpus.targets.lengths()
         total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         pad = specials(self.model)[0]
         with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
@@ -168,7 +169,7 @@ class Validation:
         ]
         self.task.score(outputs, [self.examples[number] for number in numbers])
         if len(self.corpus):
-            longest = int(self.corpus.targets.lengths.argmax())
+            longest = int(self.corpus.targets.lengths().argmax())
             batch = collate(self.corpus, [longest], specials(self.model)).to(self.model.device)
             with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
                 self.model(batch.source, batch.mask, batch.target_in)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -10,13 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtrans.corpus import Array, Corpus, Ragged, Writer
 from seqtrans.data import (
-    Corpus,
-    Ragged,
+    Epoch,
     collate,
     cut,
     decoding_batches,
-    epoch_updates,
     pad,
     read_json,
     split_lines,
@@ -29,26 +29,32 @@ ids = st.lists(st.integers(10, 99), max_size=9)
 pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=30)
 
 
-@given(pairs, st.integers(1, 60), st.integers(0, 9), st.integers(0, 9))
+def updates_of(epoch: Epoch) -> list[Array]:
+    return [update for window in range(len(epoch)) for update in epoch.updates(window)]
+
+
+@given(
+    pairs, st.integers(1, 60), st.integers(0, 9), st.integers(0, 9), st.sampled_from([1, 256, 999])
+)
 def test_an_epoch_has_every_example_once_within_the_budget(
-    examples: list[tuple[list[int], list[int]]], tokens: int, seed: int, epoch: int
+    examples: list[tuple[list[int], list[int]]], tokens: int, seed: int, epoch: int, window: int
 ) -> None:
-    corpus = Corpus.of(examples)
-    updates = epoch_updates(corpus, tokens, seed, epoch)
-    assert sorted(np.concatenate(updates).tolist()) == list(range(len(examples)))
+    corpus = Corpus.of(examples * (1 if window == 999 else 20))
+    updates = updates_of(Epoch(corpus, tokens, seed, epoch, window=max(256, window)))
+    assert sorted(np.concatenate(updates).tolist()) == list(range(len(corpus)))
     for update in updates:
         batch = collate(corpus, update, SPECIALS)
         if len(update) > 1:
             assert batch.source.numel() <= tokens
             assert batch.target_out.numel() <= tokens
-    again = epoch_updates(corpus, tokens, seed, epoch)
+    again = updates_of(Epoch(corpus, tokens, seed, epoch, window=max(256, window)))
     assert [u.tolist() for u in again] == [u.tolist() for u in updates]
 
 
 def test_each_epoch_and_seed_has_an_order_of_its_own() -> None:
     corpus = Corpus.of([([1] * (n % 5), [2] * (n % 7)) for n in range(200)])
     orders = {
-        tuple(np.concatenate(epoch_updates(corpus, 30, seed, epoch)).tolist())
+        tuple(np.concatenate(Epoch(corpus, 30, seed, epoch).updates(0)).tolist())
         for seed in range(3)
         for epoch in range(3)
     }
@@ -58,18 +64,44 @@ def test_each_epoch_and_seed_has_an_order_of_its_own() -> None:
 def test_the_budget_is_used() -> None:
     """No two updates of one length could have been one."""
     corpus = Corpus.of([([1, 2], [3, 4, 5])] * 23)
-    assert sorted(map(len, epoch_updates(corpus, 20, 1, 1))) == [3, 5, 5, 5, 5]
+    assert sorted(map(len, Epoch(corpus, 20, 1, 1).updates(0))) == [3, 5, 5, 5, 5]
 
 
 def test_longer_examples_are_left_out_at_the_limit_exactly() -> None:
     corpus = Corpus.of([([1] * s, [2] * t) for s in range(1, 6) for t in range(1, 6)])
-    updates = epoch_updates(corpus, 100, 1, 0, longest_source=3, longest_target=2)
+    updates = Epoch(corpus, 100, 1, 0, longest_source=3, longest_target=2).updates(0)
     kept = np.concatenate(updates)
     assert len(kept) == 6
-    assert corpus.sources.lengths[kept].max() == 3
-    assert corpus.targets.lengths[kept].max() == 2
-    assert epoch_updates(corpus, 100, 1, 0, longest_source=0 or None, longest_target=None)
-    assert epoch_updates(Corpus.of([]), 100, 1, 0) == []
+    assert corpus.sources.lengths(kept).max() == 3
+    assert corpus.targets.lengths(kept).max() == 2
+    assert Epoch(Corpus.of([]), 100, 1, 0).updates(0) == []
+
+
+def test_a_large_corpus_is_shuffled_in_runs_that_differ_between_epochs() -> None:
+    corpus = Corpus.of([([1], [2])] * 2000)
+    epochs = [Epoch(corpus, 50, 1, number, window=512) for number in (0, 0, 1)]
+    assert [len(epoch) for epoch in epochs] == [4, 4, 4]
+    windows = [[sorted(epoch.numbers(w).tolist()) for w in range(4)] for epoch in epochs]
+    assert windows[0] == windows[1] != windows[2]
+    assert sorted(n for window in windows[0] for n in window) == list(range(2000))
+    assert max(map(len, windows[0])) == 512
+
+
+@pytest.mark.parametrize("window", [256, 1 << 20])
+def test_parts_of_a_mixture_come_as_often_as_their_weights_say(window: int) -> None:
+    sizes, weights = (3000, 1000, 6000), (1.0, 2.5, 0.25)
+    corpus = Corpus(
+        *(Ragged.of([np.array([7])] * sum(sizes)) for _ in range(2)),
+        tuple(zip(sizes, weights, strict=True)),
+    )
+    seen = np.zeros(sum(sizes))
+    for number in range(40):
+        for update in updates_of(Epoch(corpus, 500, 3, number, window=window)):
+            np.add.at(seen, update, 1)
+    assert (seen[:3000] == 40).all()
+    assert 2.3 < seen[3000:4000].mean() / 40 < 2.7
+    assert 0.2 < seen[4000:].mean() / 40 < 0.3
+    assert (seen > 0).all()
 
 
 @given(st.integers(0, 20), st.integers(1, 9))
@@ -138,6 +170,25 @@ def test_a_corpus_comes_back_from_its_files(tmp_path: Path) -> None:
     assert back.sources.values[0] == 1, "what is padded is a copy"
 
 
+@given(st.lists(pairs, max_size=4), st.sampled_from([99, 1 << 20]))
+def test_a_corpus_written_bit_by_bit_is_the_same(
+    bits: list[list[tuple[list[int], list[int]]]], size: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        with Writer(Path(folder) / "corpus", size) as writer:
+            for bit in bits:
+                part = Corpus.of(bit)
+                sides = (part.sources, part.targets)
+                writer.append(*((side.values, side.lengths()) for side in sides))
+        back = Corpus.open(Path(folder) / "corpus")
+        whole = [pair for bit in bits for pair in bit]
+        assert len(back) == len(whole) == writer.count
+        assert back.sources.values.dtype == (np.uint16 if size == 99 else np.int32)
+        for number, (source, target) in enumerate(whole):
+            assert back.sources[number].tolist() == source
+            assert back.targets[number].tolist() == target
+
+
 def test_a_corpus_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         Corpus.open(tmp_path)
@@ -157,7 +208,7 @@ def test_an_object_array_is_refused(tmp_path: Path) -> None:
 def test_an_empty_ragged() -> None:
     empty = Ragged.of([])
     assert len(empty) == 0
-    assert empty.lengths.tolist() == []
+    assert empty.lengths().tolist() == []
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seqtrans.data import Corpus
+from seqtrans.corpus import Corpus
 from seqtrans.errors import DataError
 from seqtrans.plugins import registry
 from seqtrans.settings import Settings

@@ -55,7 +55,7 @@ def opened(folder: Path, *more: str, **settings: object) -> Iterator[Training]:
         task = assembly.build_task(config, registry)
         task.open(config.folder / "task")
         found = Training(config, registry, task, accelerator, reporter)
-        found.corpus, found.updates = found.epoch(0)
+        found.enter_epoch()
         yield found
 
 
@@ -170,7 +170,7 @@ def test_epochs_that_differ(tmp_path: Path) -> None:
         while found.progress.epoch < 3:
             numbers = found.next_update()
             seen.setdefault(found.progress.epoch, []).extend(numbers.tolist())
-            lengths.add((found.progress.epoch, int(found.corpus.sources.lengths.sum())))
+            lengths.add((found.progress.epoch, int(found.corpus.sources.lengths().sum())))
             found.update(numbers)
     del seen[3]
     assert [sorted(numbers) for numbers in seen.values()] == [list(range(60))] * 3

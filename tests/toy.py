@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from seqtrans.data import Corpus
+from seqtrans.corpus import Corpus
 from seqtrans.errors import DataError
 from seqtrans.hooks import Component, hookimpl
 from seqtrans.settings import Settings

@@ -86,7 +86,7 @@ def training_is_repeatable(task: Task) -> None:
             one.ends.tolist() == other.ends.tolist() and bool((one.values == other.values).all()),
             f"training() must give the same {side} for the same epoch and seed.",
         )
-        expect(bool((one.lengths > 0).all()) or side == "targets", "No source may be empty.")
+        expect(bool((one.lengths() > 0).all()) or side == "targets", "No source may be empty.")
     ids_are_known(first.targets.values, task.target_vocabulary, "training() gives targets")
     if task.source_vocabulary is not None:
         ids_are_known(first.sources.values, task.source_vocabulary, "training() gives sources")
