@@ -10,7 +10,7 @@ import torch
 from seqtrans.errors import DataError, SettingsError
 from seqtrans.settings import fill
 from seqtrans_tasks.parsing import ParsingSettings, grammar
-from seqtrans_tasks.parsing.task import Parse, Parsing, Sentence
+from seqtrans_tasks.parsing.task import Parse, Parsing, Sentence, size_for
 from seqtrans_tasks.parsing.tree import leaves, same, write_tree
 
 RAW = [
@@ -243,3 +243,8 @@ def test_all_of_the_sample_treebank(shared: Path, tmp_path: Path) -> None:
     score = task.score(outputs, test)
     assert score.value == 100
     assert score.figures["repaired"]["any"] == 0
+
+
+@pytest.mark.parametrize(("words", "size"), [(100, 500), (80_000, 2000), (10**9, 16_000)])
+def test_the_number_of_subwords_follows_the_data(words: int, size: int) -> None:
+    assert size_for(words) == size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqtrans.data import Corpus, read_json
+from seqtrans.corpus import Corpus
+from seqtrans.data import read_json
 from seqtrans.errors import DataError
 from seqtrans.task import Constraint, Score, Task, Vocabulary
 from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, treebank
@@ -22,7 +23,6 @@ from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
 from seqtrans_tasks.parsing.drawing import draw, svg
 from seqtrans_tasks.parsing.linear import Linearisation, Symbol
 from seqtrans_tasks.parsing.parameters import parameters_named
-from seqtrans_tasks.parsing.subwords import Subwords, size_for
 from seqtrans_tasks.parsing.tags import Tagger
 from seqtrans_tasks.parsing.tree import (
     Node,
@@ -35,6 +35,7 @@ from seqtrans_tasks.parsing.tree import (
     unescape,
     write_tree,
 )
+from seqtrans_tasks.subwords import Subwords
 
 SPLITS = ("train", "dev", "test")
 
@@ -81,7 +82,7 @@ class Parsing(Task):
         }
         gold = splits["train"]
         training = gold + splits.get("silver", [])
-        words = [unescape(leaf.word) for tree in training for leaf in leaves(tree)]
+        words = [word for tree in training for word in spelled(leaf.word for leaf in leaves(tree))]
         subwords = Subwords.learn(words, self.settings.subwords or size_for(len(words)))
         linearisation = Linearisation.learn(
             training,
@@ -267,14 +268,13 @@ class Parsing(Task):
                     self.examples("train"), settings.swap, settings.word_swap
                 )
             trees = [self.variations.vary(tree, random) for tree in trees]
+        encode: Callable[[str], tuple[int, ...]] = self.subwords.word
+        if settings.subword_dropout:
+            encode = self.subwords.varied(settings.subword_dropout, random)
         pairs = []
         for tree in trees:
-            words = [unescape(leaf.word) for leaf in leaves(tree)]
-            source = (
-                self.subwords.encode_with_dropout(words, settings.subword_dropout, random)
-                if settings.subword_dropout
-                else self.subwords.encode(words)
-            )
+            words = spelled(leaf.word for leaf in leaves(tree))
+            source = [id for word in words for id in encode(word)]
             pairs.append((source, self.linearisation.encode(tree)))
         corpus = Corpus.of(pairs)
         self.corpus = corpus if fixed else None
@@ -304,7 +304,7 @@ class Parsing(Task):
         return Sentence(tuple(escape_quotes([escape(unescape(word)) for word in pieces])))
 
     def encode_source(self, input: Sentence) -> Tensor:
-        ids = self.subwords.encode([unescape(word) for word in input.words])
+        ids = self.subwords.encode(spelled(input.words))
         return torch.tensor(ids, dtype=torch.long)
 
     def encode_target(self, example: Node) -> list[int]:
@@ -398,3 +398,15 @@ class Parsing(Task):
 
 
 SYNTHETIC = " (synthetic: written by a grammar; its F1 says nothing about a real treebank)"
+
+
+def spelled(words: Iterable[str]) -> list[str]:
+    """The words of a sentence as sub-words are learnt from them, each with a blank before it."""
+    return [f" {unescape(word)}" for word in words]
+
+
+def size_for(words: int) -> int:
+    """How many pieces suit so many words of training text: one for 40, from 500 to the paper's
+    16,000.
+    """
+    return min(16_000, max(500, words // 40))
