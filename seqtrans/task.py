@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,7 +18,7 @@ from seqtrans.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from seqtrans.data import Corpus
+    from seqtrans.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,15 @@ class Score:
     signature: str
     figures: Mapping[str, Any] = field(default_factory=dict)  # everything measured; JSON
     report: str = ""  # for people
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far apart sets of outputs are, and how likely that is by chance."""
+
+    metric: str
+    figures: Mapping[str, Any]  # everything measured, for each set by its name; JSON
+    report: str  # for people
 
 
 class Constraint(ABC):
@@ -160,6 +169,22 @@ class Task(ABC):
     def score(self, outputs: Sequence[Any], examples: Sequence[Any]) -> Score:
         """Score outputs against examples of the same number and order."""
 
+    def compare(self, outputs: Mapping[str, Sequence[Any]], examples: Sequence[Any]) -> Comparison:
+        """Whether sets of outputs, by their names, differ by more than chance.
+
+        Each is as ``score`` takes it; the first is what the others are measured against. The task
+        need not be open. Raises ``DataError`` if the task can't tell.
+        """
+        raise DataError(f"{type(self).__name__} compares no outputs.")
+
+    def example(self, reference: str) -> Any:
+        """An example of which no more is known than its reference, a line as :meth:`write` gives.
+
+        ``recover``, ``score`` and ``compare`` may be given it; the task need not be open. Raises
+        ``DataError`` if the line is no reference, or not enough to score against.
+        """
+        raise DataError(f"{type(self).__name__} scores against no file of references.")
+
     def constraint(self, inputs: Sequence[Any], limits: Tensor) -> Constraint | None:
         """What keeps outputs well-formed within ``limits`` [R] symbols each, eos included."""
         return None
@@ -190,6 +215,18 @@ class Task(ABC):
     def picture(self, output: Any) -> str:
         """The output as SVG. Raises ``DataError`` if the task draws none."""
         raise DataError(f"{type(self).__name__} draws no pictures.")
+
+    def examine(self, folder: Path) -> Iterator[str]:
+        """Lines that say what the raw data is like, before anything is trained on it.
+
+        What may be a mistake begins with ``warning: ``. ``folder`` is an empty one, deleted once
+        the task was looked at; when the lines end, the task is open. By default everything is
+        prepared in it and described. Raises ``DataError`` if the data can't be used, with a line
+        for each thing that is wrong with it, as far as can be told at once.
+        """
+        self.prepare(folder)
+        self.open(folder)
+        yield from self.describe()
 
     def describe(self) -> Iterable[str]:
         """Lines that say what was prepared: sizes, counts, what was dropped and why."""

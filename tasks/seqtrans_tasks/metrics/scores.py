@@ -1,0 +1,117 @@
+"""Scores of text, of words of phones and of word forms, as a task's ``score`` returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seqtrans.errors import DataError
+from seqtrans.task import Score
+from seqtrans_tasks.metrics import guards
+from seqtrans_tasks.metrics.bleu import Bleu, Preparation, Value, bleu, chrf, ter, tokenised_bleu
+from seqtrans_tasks.metrics.edits import Edits, Symbols, count_edits
+
+
+def text_score(
+    outputs: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    sources: Sequence[str] | None = None,
+    tokenised: Sequence[Preparation] = (),
+    lowercase: bool = False,
+    with_ter: bool = True,
+    refuse_marks: bool = True,
+) -> Score:
+    """BLEU by sacreBLEU's defaults, with chrF, TER and tokenised BLEU beside it, each by its name.
+
+    Args:
+        outputs: lines of plain text.
+        references: sets of lines, each as many as there are outputs.
+        sources: the inputs, if what is given may have been confused.
+        tokenised: for each of them tokenised BLEU after that preparation.
+        lowercase: take BLEU and tokenised BLEU without regard to case.
+        with_ter: TER takes some seconds for a thousand lines, several times the rest.
+        refuse_marks: raise an error if sub-word marks are left in the text, which must be a mistake
+            in what comes from elsewhere; else it is a warning, since a model may learn to write
+            what only looks like them.
+
+    Raises:
+        DataError: unequal numbers of lines; sub-word marks.
+    """
+    guards.check_lines(outputs, references)
+    marks = guards.left_marks(outputs, references)
+    if marks and refuse_marks:
+        raise DataError(marks)
+    main = bleu(outputs, references, lowercase=lowercase)
+    values: list[Value] = [main, chrf(outputs, references)]
+    if with_ter:
+        values.append(ter(outputs, references))
+    values += [
+        tokenised_bleu(outputs, references, preparation, lowercase=lowercase)
+        for preparation in tokenised
+    ]
+    warnings = [*([marks] if marks else []), *guards.doubts(outputs, references, sources)]
+    figures: dict[str, Any] = {value.name: described(value) for value in values}
+    figures["lines"] = len(outputs)
+    figures["blank outputs"] = sum(not line.strip() for line in outputs)
+    figures["warnings"] = warnings
+    report = [value.line for value in values] + [f"warning: {text}" for text in warnings]
+    return Score(main.name, main.value, main.signature, figures, "\n".join(report))
+
+
+def described(value: Value) -> dict[str, Any]:
+    """A value for JSON, with all it is made of."""
+    parts: dict[str, Any] = {"value": value.value, "signature": value.signature}
+    if isinstance(value, Bleu):
+        parts |= {
+            "precisions": list(value.precisions),
+            "brevity penalty": value.brevity_penalty,
+            "output length": value.output_length,
+            "reference length": value.reference_length,
+        }
+    return parts
+
+
+def phone_score(outputs: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Score:
+    """WER, with PER beside it: ``references[i]`` is every pronunciation that output ``i`` may be.
+
+    A word is a sequence of phones. Less is better. Raises ``DataError`` for unequal numbers.
+    """
+    edits = count_edits(outputs, references)
+    figures = figures_of(edits) | {"WER": edits.word_error_rate, "PER": edits.phone_error_rate}
+    report = (
+        f"WER = {edits.word_error_rate:.2f}  ({edits.wrong:,} of {edits.words:,} words)\n"
+        f"PER = {edits.phone_error_rate:.2f}  ({edits.edits:,} edits, {edits.symbols:,} phones)"
+    )
+    return Score("WER", edits.word_error_rate, NEAREST, figures, report)
+
+
+def form_score(outputs: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Score:
+    """Exact match, with the mean edit distance beside it: ``references[i]`` is every right form.
+
+    Raises ``DataError`` for unequal numbers.
+    """
+    edits = count_edits(outputs, references)
+    figures = figures_of(edits) | {
+        "exact match": edits.exact_match,
+        "edit distance": edits.mean_edit_distance,
+    }
+    report = (
+        f"exact match = {edits.exact_match:.2f}  "
+        f"({edits.words - edits.wrong:,} of {edits.words:,} forms)\n"
+        f"edit distance = {edits.mean_edit_distance:.3f}  ({edits.edits:,} edits)"
+    )
+    return Score("exact match", edits.exact_match, NEAREST, figures, report)
+
+
+NEAREST = "corpus counts|nearest of the references"
+
+
+def figures_of(edits: Edits) -> dict[str, Any]:
+    """The counts, for JSON."""
+    return {
+        "words": edits.words,
+        "wrong": edits.wrong,
+        "edits": edits.edits,
+        "symbols": edits.symbols,
+    }
