@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +14,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TextColumn,
@@ -149,3 +151,31 @@ def counting(description: str, total: int) -> Progress:
     )
     bar.add_task(description, total=total)
     return bar
+
+
+@contextmanager
+def measuring(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error for ``total`` bytes, none where that is no terminal.
+
+    Gives what is to be told how many bytes of the present file are done; a smaller number than the
+    last means that another file has begun.
+    """
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+    task = bar.add_task(description, total=total)
+    last = 0
+
+    def done(bytes: int) -> None:
+        nonlocal last
+        bar.advance(task, bytes - last if bytes >= last else bytes)
+        last = bytes
+
+    with bar:
+        yield done

@@ -1,0 +1,150 @@
+"""Pairs of texts, of anything that is written in lines: what can be set.
+
+To be read in this order: ``reading`` (files to pairs of lines) and ``divergence`` (where two files
+part), ``account`` (what is kept, and what is dropped for which reason) and ``repeats`` (equal lines
+among many), ``units`` (text as ids and back), ``preparing`` (any number of pairs into mapped
+arrays, on all cores) and ``task``, which puts them together.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from seqtrans.settings import Settings
+
+Level = Literal["subword", "character", "word", "symbols"]
+
+
+class PairsSettings(Settings):
+    """The files, the units of each side, and what is left out of training."""
+
+    late: ClassVar[frozenset[str]] = frozenset({"metric", "lowercase", "ter"})
+
+    train_source: tuple[Path, ...] = Field(
+        (), description="files to train on, source side, one text a line (.gz, .sgm as well)"
+    )
+    train_target: tuple[Path, ...] = Field(
+        (), description="the same for the target side: line by line, in the order of the files"
+    )
+    dev_source: tuple[Path, ...] = Field((), description="files to validate on, source side")
+    dev_target: tuple[Path, ...] = Field((), description="the same, target side")
+    test_source: tuple[Path, ...] = Field((), description="files to test on, source side")
+    test_target: tuple[Path, ...] = Field((), description="the same, target side")
+    train: tuple[Path, ...] = Field(
+        (), description="instead of two sides: tables to train on (.tsv, .tsv.gz)"
+    )
+    dev: tuple[Path, ...] = Field((), description="tables to validate on")
+    test: tuple[Path, ...] = Field((), description="tables to test on")
+    source_column: str = Field(
+        "1", description="the source's column in tables: a number, or a name in the first line"
+    )
+    target_column: str = Field("2", description="the target's column in tables")
+    weights: tuple[float, ...] = Field(
+        (), description="how often each file of train is seen in an epoch; none given: once each"
+    )
+    dev_size: int = Field(
+        1000,
+        ge=1,
+        description="without dev: so many pairs, at most a tenth, are held out of train",
+    )
+
+    level: Level = Field(
+        "subword",
+        description="what the units are: learnt sub-words, characters, words with the blanks "
+        "before them, or symbols between blanks",
+    )
+    source_level: Level | None = Field(None, description="the source's units; none: as level")
+    target_level: Level | None = Field(None, description="the target's units; none: as level")
+    subwords: Literal["bpe", "unigram", "wordpiece"] = Field(
+        "bpe", description="how sub-words are learnt; all are of bytes, so any text can be written"
+    )
+    vocabulary: int = Field(
+        8000, ge=1, description="at most so many units in a vocabulary that is learnt"
+    )
+    shared: bool = Field(
+        True, description="one vocabulary for both sides; needs the same level on both"
+    )
+    sample: int = Field(
+        200_000,
+        ge=1,
+        description="learn units from so many pairs, spread evenly over all, if there are more",
+    )
+    dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="BPE-dropout: skip merges with this probability, anew in each epoch",
+    )
+    unknown: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="in training, hide each source unit with this probability, anew in each epoch",
+    )
+    normalise: Literal["none", "nfc", "nfd", "nfkc"] = Field(
+        "none", description="the Unicode form of the source before it is split into units"
+    )
+
+    max_length: int | None = Field(
+        250, ge=1, description="leave longer pairs out of training, in units of the longer side"
+    )
+    max_ratio: float | None = Field(
+        None, gt=1, description="leave pairs out of training whose lengths differ by this factor"
+    )
+    duplicates: Literal["keep", "drop"] = Field(
+        "keep", description="pairs of train that were there before"
+    )
+    copies: Literal["keep", "drop"] = Field(
+        "keep", description="pairs of train whose two sides are equal"
+    )
+    metric: Literal["bleu", "tokenised-bleu", "exact"] = Field(
+        "bleu",
+        description="what dev and test are scored by: BLEU of plain text (sacreBLEU), BLEU of text "
+        "that is tokenised already (as multi-bleu.perl has it), or the share that is exactly right",
+    )
+    lowercase: bool = Field(False, description="take BLEU without regard to case")
+    ter: bool = Field(
+        False, description="give TER beside BLEU, which takes minutes for thousands of lines"
+    )
+    title: str | None = Field(
+        None, description="what the data is called in results; none: as its folder"
+    )
+
+    @property
+    def levels(self) -> tuple[Level, Level]:
+        """The levels of source and target."""
+        return self.source_level or self.level, self.target_level or self.level
+
+    @model_validator(mode="after")
+    def _consistent(self) -> PairsSettings:
+        for split in ("train", "dev", "test"):
+            table = getattr(self, split)
+            source, target = getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
+            if table and (source or target):
+                raise ValueError(
+                    f"task.{split} is a table of both sides; leave out task.{split}_source and "
+                    f"task.{split}_target, or task.{split}"
+                )
+            if len(source) != len(target):
+                raise ValueError(
+                    f"task.{split}_source names {len(source)} files and task.{split}_target "
+                    f"{len(target)}; each file has its counterpart"
+                )
+        parts = len(self.train) or len(self.train_source)
+        if self.weights and len(self.weights) != parts:
+            raise ValueError(
+                f"task.weights has {len(self.weights)} numbers for {parts} files of train"
+            )
+        if any(weight <= 0 for weight in self.weights):
+            raise ValueError("task.weights must be above 0")
+        learnt = "subword" in self.levels
+        if self.dropout and not (learnt and self.subwords == "bpe"):
+            raise ValueError(
+                "task.dropout has no effect without task.level=subword and task.subwords=bpe"
+            )
+        if self.unknown and "subword" in self.levels:
+            raise ValueError("task.unknown has no effect on sub-words, which leave none unknown")
+        return self

@@ -1,0 +1,402 @@
+"""Any number of pairs into mapped arrays: streamed, on all cores, the same files every time.
+
+The text is read twice. The first time it is counted, and units are learnt from a sample of it: all
+pairs, or every second, fourth, … so that no more than the sample's size are held. The second time
+it is encoded, sifted and written, in the order in which it was read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtrans.corpus import Array, Writer
+from seqtrans.errors import DataError
+from seqtrans.reporting import measuring
+from seqtrans_tasks.pairs import PairsSettings
+from seqtrans_tasks.pairs.account import Account, Filters, sift
+from seqtrans_tasks.pairs.reading import Chunk, Part, bytes_of
+from seqtrans_tasks.pairs.repeats import Hashes, Overlap, Repeats, hashes, pair_hashes
+from seqtrans_tasks.pairs.units import Units, from_json, learn, normaliser
+
+Read = Callable[[Part], Iterator[Chunk]]
+"""How a part is read: `reading.chunks`, or what another task has instead."""
+
+SPLITS = ("train", "dev", "test")
+SIDES = ("source", "target")
+IDS = np.dtype(np.int32)
+Ids = NDArray[np.int32]
+WORTH = 50_000
+"""Pairs from which on it is worth the time to start more processes."""
+
+
+@dataclass
+class Sample:
+    """Pairs at even distances among all, at most ``size``."""
+
+    size: int
+    every: int = 1
+    seen: int = 0
+    sources: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+
+    def look(self, chunk: Chunk) -> None:
+        """Take what belongs to the sample of the next pairs."""
+        first = -self.seen % self.every
+        self.sources += chunk.source[first :: self.every]
+        self.targets += chunk.target[first :: self.every]
+        self.seen += len(chunk)
+        while len(self.sources) > self.size:
+            self.sources, self.targets = self.sources[::2], self.targets[::2]
+            self.every *= 2
+
+
+@dataclass
+class Survey:
+    """What the first reading of the training text found."""
+
+    sizes: list[int]
+    """Pairs in each part."""
+    sample: Sample
+    repeated: NDArray[np.bool_] | None
+    """Which pairs are equal to an earlier one, if those are to be dropped."""
+
+
+def survey(parts: Sequence[Part], read: Read, settings: PairsSettings) -> Survey:
+    """Count the training text and take a sample of it."""
+    sample, sizes = Sample(settings.sample), []
+    repeats = Repeats() if settings.duplicates == "drop" else None
+    with measuring("reading", sum(map(bytes_of, parts))) as done:
+        for part in parts:
+            before = sample.seen
+            for chunk in read(part):
+                sample.look(chunk)
+                if repeats is not None:
+                    repeats.add(pair_hashes(chunk.source, chunk.target))
+                done(chunk.done)
+            sizes.append(sample.seen - before)
+    return Survey(sizes, sample, repeats.found() if repeats is not None else None)
+
+
+def learn_units(sample: Sample, settings: PairsSettings) -> tuple[Units, Units]:
+    """The units of source and target, the same if they are shared."""
+    form = normaliser(settings.normalise)
+    sources = map(form, sample.sources)
+    if settings.shared:
+        texts = chain(sources, sample.targets)
+        both = learn(texts, settings.levels[0], settings.vocabulary, settings.subwords)
+        return both, both
+    source, target = (
+        learn(texts, level, settings.vocabulary, settings.subwords)
+        for texts, level in zip((sources, sample.targets), settings.levels, strict=True)
+    )
+    return source, target
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A chunk as ids, what is kept of it, and what became of the rest."""
+
+    sides: tuple[tuple[Ids, Array], tuple[Ids, Array]]
+    account: Account
+    kept: Array
+    pairs: Hashes
+    overlap: Overlap | None
+
+
+@dataclass
+class Encoder:
+    """What encodes chunks, in this process or in others."""
+
+    source: Units
+    target: Units
+    form: str
+    filters: Filters
+    held_out: tuple[Hashes, Hashes] | None = None
+    """Hashes of the sources and of the pairs of dev and test, to be looked for."""
+    training: bool = True
+
+    def __call__(
+        self,
+        chunk: Chunk,
+        repeated: NDArray[np.bool_] | None = None,
+        hidden: NDArray[np.bool_] | None = None,
+    ) -> Encoded:
+        """Encode a chunk; ``repeated`` and ``hidden`` say which pairs are left out as such."""
+        form = normaliser(self.form)
+        sources = list(map(self.source.packed, map(form, chunk.source)))
+        targets = list(map(self.target.packed, chunk.target))
+        lengths = [
+            np.fromiter(map(len, side), np.int64, len(side)) // IDS.itemsize
+            for side in (sources, targets)
+        ]
+        kept, account = sift(
+            chunk,
+            self.filters,
+            training=self.training,
+            source_lengths=lengths[0],
+            target_lengths=lengths[1],
+            repeated=repeated,
+            held_out=hidden,
+        )
+        pairs, overlap = pair_hashes(chunk.source, chunk.target)[kept], None
+        if self.held_out is not None:
+            overlap = Overlap(*self.held_out)
+            overlap.look(hashes(chunk.source)[kept], pairs)
+        return Encoded(
+            (joined(sources, kept, lengths[0]), joined(targets, kept, lengths[1])),
+            account,
+            kept,
+            pairs,
+            overlap,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        shared = self.source is self.target
+        sides = {
+            "source": self.source.as_json(),
+            "target": None if shared else self.target.as_json(),
+        }
+        return {**vars(self), **sides}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        source = from_json(state["source"])
+        target = source if state["target"] is None else from_json(state["target"])
+        vars(self).update({**state, "source": source, "target": target})
+
+
+def joined(rows: list[bytes], kept: Array, lengths: Array) -> tuple[Ids, Array]:
+    """The packed rows ``kept`` end to end, and their lengths."""
+    chosen = rows if len(kept) == len(rows) else [rows[i] for i in kept.tolist()]
+    return np.frombuffer(b"".join(chosen), IDS), lengths[kept]
+
+
+_encoder: Encoder
+"""That of a worker process."""
+
+
+def _begin(encoder: Encoder) -> None:
+    global _encoder
+    _encoder = encoder
+
+
+def _encode(job: Job) -> Encoded:
+    return _encoder(job.chunk, job.repeated, job.hidden)
+
+
+def encoded(
+    jobs: Iterator[Job], encoder: Encoder, processes: int
+) -> Iterator[tuple[int, Chunk, Encoded]]:
+    """Each chunk with its part and what ``encoder`` makes of it, in order, by so many processes.
+
+    No more than two chunks for each process are held at a time.
+    """
+    if processes == 1:
+        for job in jobs:
+            yield job.part, job.chunk, encoder(job.chunk, job.repeated, job.hidden)
+        return
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), initializer=_begin, initargs=(encoder,)
+    ) as pool:
+        waiting: deque[tuple[Job, Future[Encoded]]] = deque()
+        for job in jobs:
+            waiting.append((job, pool.submit(_encode, job)))
+            if len(waiting) >= 2 * processes:
+                first, future = waiting.popleft()
+                yield first.part, first.chunk, future.result()
+        for first, future in waiting:
+            yield first.part, first.chunk, future.result()
+
+
+class Split:
+    """A split while it is written: its pairs are counted, and taken into its fingerprint."""
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.digest = hashlib.sha256()
+        self.units, self.longest = [0, 0], [0, 0]
+
+    def note(self, chunk: Chunk, done: Encoded) -> None:
+        """Count what is kept of a chunk."""
+        self.account += done.account
+        for i in done.kept.tolist():
+            self.digest.update(f"{chunk.source[i]}\n{chunk.target[i]}\n".encode())
+        for side, (_, lengths) in enumerate(done.sides):
+            self.units[side] += int(lengths.sum())
+            self.longest[side] = max(self.longest[side], int(lengths.max(initial=0)))
+
+    def as_json(self) -> dict[str, Any]:
+        """For the summary."""
+        return {
+            "account": self.account.as_json(),
+            "fingerprint": self.digest.hexdigest(),
+            "units": self.units,
+            "longest": self.longest,
+        }
+
+
+def prepare(
+    parts: Mapping[str, Sequence[Part]], read: Read, settings: PairsSettings, folder: Path
+) -> dict[str, Any]:
+    """Write units, the training corpus, and the lines of dev and test; the summary of it all.
+
+    Raises ``DataError`` for text that can't be read, and if nothing is left to train on.
+    """
+    found = survey(parts["train"], read, settings)
+    source, target = learn_units(found.sample, settings)
+    every = found.sample.every
+    del found.sample
+    write_json(folder / "source.units.json", source.as_json())
+    if target is not source:
+        write_json(folder / "target.units.json", target.as_json())
+    filters = Filters(settings.max_length, settings.max_ratio, settings.duplicates, settings.copies)
+    # Everything is evaluated as it stands; what is too long or blank is noted.
+    encoder = Encoder(source, target, settings.normalise, filters, training=False)
+    splits, seen = {}, []
+    hidden = None if parts["dev"] else Hidden(sum(found.sizes), settings.dev_size)
+    for name in ("dev", "test"):
+        if parts[name]:
+            chunks: Iterable[Chunk] = chain.from_iterable(map(read, parts[name]))
+        elif name == "dev" and hidden is not None:
+            chunks = hidden.chunks(chain.from_iterable(map(read, parts["train"])))
+        else:
+            continue
+        splits[name], hashed = hold(chunks, encoder, folder, name)
+        if parts[name]:
+            seen.append(hashed)
+    held_out = None
+    if seen:
+        sources, pairs = (np.concatenate(side) for side in zip(*seen, strict=True))
+        held_out = sources, pairs
+    encoder = Encoder(source, target, settings.normalise, filters, held_out)
+    splits["train"], facts = write(parts["train"], read, encoder, found, hidden, folder / "train")
+    splits["train"].account.check("the training text")
+    return {
+        "splits": {name: splits[name].as_json() for name in SPLITS if name in splits},
+        "sample": {"every": every, "pairs": -(-sum(found.sizes) // every)},
+        **facts,
+    }
+
+
+def hold(
+    chunks: Iterable[Chunk], encoder: Encoder, folder: Path, name: str
+) -> tuple[Split, tuple[Hashes, Hashes]]:
+    """Write the lines of dev or test; what they are, and the hashes of sources and pairs."""
+    split, sources, pairs = Split(), [], []
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context((folder / f"{name}.{side}").open("w", encoding="utf-8", newline=""))
+            for side in SIDES
+        ]
+        for chunk in chunks:
+            split.note(chunk, encoder(chunk))
+            for file, lines in zip(files, (chunk.source, chunk.target), strict=True):
+                file.writelines(f"{line}\n" for line in lines)
+            sources.append(hashes(chunk.source))
+            pairs.append(pair_hashes(chunk.source, chunk.target))
+    return split, (np.concatenate(sources), np.concatenate(pairs))
+
+
+class Hidden:
+    """Which training pairs are held out for dev, where there is none: some at even distances."""
+
+    def __init__(self, total: int, size: int) -> None:
+        if total < 2:
+            raise DataError(
+                f"there is {total} pair to train on, and none can be held out for dev; name more "
+                "files, or dev."
+            )
+        self.every = max(2, total // max(1, min(size, total // 10)))
+
+    def flags(self, first: int, count: int) -> NDArray[np.bool_]:
+        """For each of the pairs from ``first`` on, counted from 0: is it held out?"""
+        flags: NDArray[np.bool_] = (np.arange(first, first + count) + 1) % self.every == 0
+        return flags
+
+    def chunks(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """The held-out pairs of these chunks, one in each."""
+        first = 0
+        for chunk in chunks:
+            for i in np.flatnonzero(self.flags(first, len(chunk))).tolist():
+                number = chunk.first + i
+                yield Chunk(chunk.part, number, [chunk.source[i]], [chunk.target[i]], chunk.done)
+            first += len(chunk)
+
+
+def write(
+    parts: Sequence[Part],
+    read: Read,
+    encoder: Encoder,
+    found: Survey,
+    hidden: Hidden | None,
+    folder: Path,
+) -> tuple[Split, dict[str, Any]]:
+    """Write the training corpus; what it is, with the sizes of its parts and what repeats."""
+    split, repeats, total = Split(), Repeats(), sum(found.sizes)
+    overlap = None if encoder.held_out is None else Overlap(*encoder.held_out)
+    largest = max(units.vocabulary().size for units in (encoder.source, encoder.target))
+    processes = 1 if total < WORTH else len(os.sched_getaffinity(0))
+    sizes: list[int] = []
+    with (
+        Writer(folder, largest) as writer,
+        measuring("encoding", sum(map(bytes_of, parts))) as done,
+    ):
+        jobs = numbered(parts, read, found, hidden)
+        for part, chunk, result in encoded(jobs, encoder, processes):
+            writer.append(*result.sides)
+            split.note(chunk, result)
+            repeats.add(result.pairs)
+            if overlap is not None and result.overlap is not None:
+                overlap += result.overlap
+            sizes += [0] * (part + 1 - len(sizes))
+            sizes[part] += len(result.kept)
+            done(chunk.done)
+    facts = {"parts": sizes, "repeats": int(repeats.found().sum())}
+    if overlap is not None:
+        facts["overlap"] = {"sources": overlap.sources, "pairs": overlap.pairs}
+    return split, facts
+
+
+@dataclass(frozen=True)
+class Job:
+    """A chunk to be encoded, and which of its pairs are to be left out for what is known of all."""
+
+    part: int
+    chunk: Chunk
+    repeated: NDArray[np.bool_] | None
+    hidden: NDArray[np.bool_] | None
+
+
+def numbered(
+    parts: Sequence[Part], read: Read, found: Survey, hidden: Hidden | None
+) -> Iterator[Job]:
+    """The chunks of all parts, each with its place."""
+    first = 0
+    for number, part in enumerate(parts):
+        for chunk in read(part):
+            here = slice(first, first + len(chunk))
+            yield Job(
+                number,
+                chunk,
+                None if found.repeated is None else found.repeated[here],
+                None if hidden is None else hidden.flags(first, len(chunk)),
+            )
+            first += len(chunk)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file."""
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")

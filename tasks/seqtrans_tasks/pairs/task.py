@@ -1,0 +1,295 @@
+"""The task of pairs: two files of lines, or a table, to ids and back, and the score of lines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqtrans.corpus import Corpus, Ragged
+from seqtrans.data import read_json, split_lines
+from seqtrans.errors import DataError
+from seqtrans.task import Comparison, Score, Task, Vocabulary
+from seqtrans_tasks.pairs import PairsSettings, reading
+from seqtrans_tasks.pairs.account import Account
+from seqtrans_tasks.pairs.preparing import SIDES, SPLITS, prepare, write_json
+from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table
+from seqtrans_tasks.pairs.units import Units, from_json, normaliser
+
+EOS = 2
+"""The id that ends every source, so that none is empty."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An example. The target of a text that has several right ones is the first."""
+
+    source: str
+    targets: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        """What is learnt."""
+        return self.targets[0]
+
+
+class Pairs(Task):
+    """Lines to lines. Both an input and an output are a line of text."""
+
+    def __init__(self, settings: PairsSettings) -> None:
+        self.settings = settings
+        self.shares_vocabulary = settings.shared  # type: ignore[misc]  # by its settings
+        self.form = normaliser(settings.normalise)
+
+    def read_part(self, part: Part) -> Iterator[Chunk]:
+        """The pairs of a part; a task with another format reads it here."""
+        return reading.chunks(part)
+
+    def parts(self, split: str) -> list[Part]:
+        """The files of a split; none if there are none."""
+        settings = self.settings
+        table: tuple[Path, ...] = getattr(settings, split)
+        sides: tuple[tuple[Path, ...], ...] = tuple(
+            getattr(settings, f"{split}_{side}") for side in SIDES
+        )
+        columns = settings.source_column, settings.target_column
+        return [
+            *(Table.of(path, *columns) for path in table),
+            *(Files(source, target) for source, target in zip(*sides, strict=True)),
+        ]
+
+    def name(self) -> str:
+        """What the data is called in results."""
+        if self.settings.title is not None:
+            return self.settings.title
+        part = self.parts("train")[0]
+        return reading.files_of(part)[0].resolve().parent.name
+
+    def prepare(self, folder: Path) -> None:
+        parts = {split: self.parts(split) for split in SPLITS}
+        if not parts["train"]:
+            raise DataError(
+                "there is nothing to train on; name two files by task.train_source=FILE "
+                "task.train_target=FILE, or a table by task.train=FILE.tsv."
+            )
+        summary = prepare(parts, self.read_part, self.settings, folder)
+        write_json(folder / "summary.json", {"name": self.name(), **summary})
+
+    def open(self, folder: Path) -> None:
+        self.folder = folder
+        self.summary: Any = read_json(folder / "summary.json")
+        self.source: Units = from_json(read_json(folder / "source.units.json"))
+        target = folder / "target.units.json"
+        self.target: Units = from_json(read_json(target)) if target.exists() else self.source
+        weights = self.settings.weights
+        self.corpus = Corpus.open(
+            folder / "train",
+            tuple(zip(self.summary["parts"], weights, strict=True)) if weights else (),
+        )
+        self.loaded: dict[str, Sequence[Pair]] = {}
+
+    def open_split(self, split: str, folder: Path) -> None:
+        parts = self.parts(split) if split in SPLITS else []
+        if not parts:
+            raise DataError(f"the data {self.name()} has no split {split!r}.")
+        pairs = [
+            Pair(source, (target,))
+            for part in parts
+            for chunk in self.read_part(part)
+            for source, target in zip(chunk.source, chunk.target, strict=True)
+        ]
+        digest = hashlib.sha256()
+        for pair in pairs:
+            digest.update(f"{pair.source}\n{pair.target}\n".encode())
+        self.loaded = {split: self.grouped(pairs)}
+        fingerprint = {"fingerprint": digest.hexdigest()}
+        self.summary = {"name": self.name(), "splits": {split: fingerprint}}
+
+    @property
+    def source_vocabulary(self) -> Vocabulary:
+        return self.source.vocabulary()
+
+    @property
+    def target_vocabulary(self) -> Vocabulary:
+        return self.target.vocabulary()
+
+    def examples(self, split: str) -> Sequence[Pair]:
+        if split not in self.loaded:
+            self.check_split(split)
+            if split == "train":
+                return Decoded(self.corpus, self.source, self.target)
+            sides = [
+                split_lines((path := self.folder / f"{split}.{side}").read_bytes(), str(path))
+                for side in SIDES
+            ]
+            pairs = [Pair(source, (target,)) for source, target in zip(*sides, strict=True)]
+            self.loaded[split] = self.grouped(pairs)
+        return self.loaded[split]
+
+    def grouped(self, pairs: list[Pair]) -> Sequence[Pair]:
+        """The pairs of dev or test as examples; a task may make one of those of one source."""
+        return pairs
+
+    def check_split(self, split: str) -> None:
+        """Raises ``DataError`` if there is no such split."""
+        if split not in self.summary["splits"]:
+            there = ", ".join(self.summary["splits"])
+            raise DataError(f"there is no split {split!r}; there are: {there}.")
+
+    def data(self, split: str) -> tuple[str, str]:
+        self.check_split(split)
+        return self.summary["name"], self.summary["splits"][split]["fingerprint"]
+
+    def training(self, epoch: int, seed: int) -> Corpus:
+        settings, corpus = self.settings, self.corpus
+        if not (settings.dropout or settings.unknown):
+            return corpus
+        random = Random(f"{seed} {epoch}")
+        if settings.dropout:
+            encode = [self.varied(units, random) for units in (self.source, self.target)]
+            pairs = (
+                ([*encode[0](pair.source), EOS], encode[1](pair.target))
+                for pair in Decoded(corpus, self.source, self.target)
+            )
+            corpus = Corpus.of(pairs)
+        if settings.unknown and self.source.unknown is not None:
+            corpus = Corpus(self.hidden(corpus.sources, random), corpus.targets)
+        return Corpus(corpus.sources, corpus.targets, self.corpus.mixture)
+
+    def varied(self, units: Units, random: Random) -> Callable[[str], list[int]]:
+        """How a side is encoded in an epoch of BPE-dropout."""
+        if units.level != "subword":
+            return units.encode
+        return units.varied(self.settings.dropout, random)
+
+    def hidden(self, sources: Ragged, random: Random) -> Ragged:
+        """The sources, some of their units unknown."""
+        draw = np.random.default_rng(random.getrandbits(64))
+        values = np.array(sources.values)
+        values[(draw.random(len(values)) < self.settings.unknown) & (values != EOS)] = (
+            self.source.unknown
+        )
+        return Ragged(values, sources.bounds)
+
+    def input(self, example: Pair) -> str:
+        return example.source
+
+    def read(self, line: str) -> str:
+        if not line.strip():
+            raise DataError("there is no text.")
+        return line
+
+    def encode_source(self, input: str) -> Tensor:
+        return torch.tensor([*self.source.encode(self.form(input)), EOS], dtype=torch.long)
+
+    def encode_target(self, example: Pair) -> list[int]:
+        return self.target.encode(example.target)
+
+    def decode(self, ids: Sequence[int], input: str) -> str:
+        return "" if not input.strip() else self.target.decode(ids)
+
+    def reference(self, example: Pair) -> str:
+        return example.target
+
+    def write(self, output: str) -> str:
+        return output.replace("\n", " ")  # which a model may write; a line stays a line
+
+    def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
+        from seqtrans_tasks.metrics import scores
+        from seqtrans_tasks.metrics.bleu import tokenised_bleu
+
+        if self.settings.metric == "exact":
+            return scores.form_score(outputs, [example.targets for example in examples])
+        references = [[example.target for example in examples]]
+        if self.settings.metric == "tokenised-bleu":
+            value = tokenised_bleu(outputs, references, lowercase=self.settings.lowercase)
+            figures = {value.name: scores.described(value)}
+            return Score("tokenised BLEU", value.value, value.signature, figures, value.line)
+        return scores.text_score(
+            outputs,
+            references,
+            lowercase=self.settings.lowercase,
+            with_ter=self.settings.ter,
+            refuse_marks=False,
+        )
+
+    def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:
+        from seqtrans_tasks.metrics import significance
+
+        if self.settings.metric == "exact":
+            right = [example.targets for example in examples]
+            return significance.compare_words(outputs, right, ("exact match",))
+        return significance.compare_text(outputs, [[example.target for example in examples]])
+
+    def example(self, reference: str) -> Pair:
+        return Pair("", (reference,))
+
+    def describe(self) -> Iterator[str]:
+        summary = self.summary
+        yield f"data {summary['name']}"
+        for split, facts in summary["splits"].items():
+            account = Account.from_json(facts["account"])
+            yield from (f"  {line}" for line in account.text(split))
+            pairs = max(1, account.kept)
+            yield (
+                f"    {facts['units'][0] / pairs:.1f} + {facts['units'][1] / pairs:.1f} units on "
+                f"average, longest {facts['longest'][0]} + {facts['longest'][1]}; fingerprint "
+                f"{facts['fingerprint'][:12]}"
+            )
+        if summary["repeats"]:
+            yield f"  {summary['repeats']:,} pairs of train are there more than once"
+        overlap = summary.get("overlap")
+        if overlap and (overlap["sources"] or overlap["pairs"]):
+            yield (
+                f"  of dev and test, {overlap['sources']:,} sources and {overlap['pairs']:,} pairs "
+                "are in train as well"
+            )
+        for name, units in (("source", self.source), ("target", self.target)):
+            shared = self.target is self.source
+            if not (shared and name == "target"):
+                yield (
+                    f"  {units.vocabulary().size:,} ids of {'both sides' if shared else name}, "
+                    f"level {units.level}"
+                )
+        if summary["sample"]["every"] > 1:
+            yield (
+                f"  learnt from one pair in {summary['sample']['every']}, "
+                f"{summary['sample']['pairs']:,} pairs"
+            )
+        for split, facts in summary["splits"].items():
+            account = Account.from_json(facts["account"])
+            yield from (f"warning: {line}" for line in account.warnings(split))
+
+
+class Decoded(Sequence[Pair]):
+    """The training pairs, back from their ids."""
+
+    def __init__(self, corpus: Corpus, source: Units, target: Units) -> None:
+        self.corpus, self.units = corpus, (source, target)
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @overload
+    def __getitem__(self, number: int) -> Pair: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Pair]: ...
+    def __getitem__(self, number: int | slice) -> Pair | list[Pair]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        if not -len(self) <= number < len(self):
+            raise IndexError(number)
+        number %= len(self)
+        sides = (self.corpus.sources, self.corpus.targets)
+        source, target = (
+            units.decode(side[number].tolist())
+            for units, side in zip(self.units, sides, strict=True)
+        )
+        return Pair(source, (target,))
