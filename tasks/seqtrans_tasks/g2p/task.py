@@ -1,0 +1,76 @@
+"""Letters to phones: pairs of a spelling and a pronunciation, by word and phone error rate.
+
+Tables have a word and its phones, blanks between them (SIGMORPHON 2020 and 2021, WikiPron). Any
+other file is read as the CMU Pronouncing Dictionary is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from seqtrans.errors import DataError
+from seqtrans.task import Comparison, Score
+from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, shortened
+from seqtrans_tasks.pairs.task import Pair, Pairs
+
+VARIANT = re.compile(r"\(\d+\)$")
+"""What follows a word of the CMU dictionary from its second pronunciation on."""
+COMMENT = re.compile(r"\s#.*$")
+
+
+class G2p(Pairs):
+    """Words to phones. A word may have several right pronunciations: the nearest counts."""
+
+    maximise: ClassVar[bool] = False
+
+    def read_part(self, part: Part) -> Iterator[Chunk]:
+        if isinstance(part, Table) and ".tsv" not in part.path.suffixes:
+            return dictionary(part)
+        return super().read_part(part)
+
+    def grouped(self, pairs: list[Pair]) -> Sequence[Pair]:
+        found: dict[str, tuple[str, ...]] = {}
+        for pair in pairs:
+            found[pair.source] = (*found.get(pair.source, ()), *pair.targets)
+        return [Pair(source, targets) for source, targets in found.items()]
+
+    def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
+        from seqtrans_tasks.metrics.scores import phone_score
+
+        return phone_score([output.split() for output in outputs], phones(examples))
+
+    def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:
+        from seqtrans_tasks.metrics.significance import compare_words
+
+        split = {name: [line.split() for line in lines] for name, lines in outputs.items()}
+        return compare_words(split, phones(examples))
+
+
+def phones(examples: Sequence[Pair]) -> list[list[list[str]]]:
+    """All pronunciations of each example."""
+    return [[target.split() for target in example.targets] for example in examples]
+
+
+def dictionary(part: Table) -> Iterator[Chunk]:
+    """The entries of a dictionary in the format of CMUdict, old or new.
+
+    A line is a word, blanks, and phones; from a second pronunciation on the word ends in (2), (3),
+    … Lines that begin with ;;; or #, and what follows a # after a blank, are comments. Raises
+    ``DataError`` for a word without phones.
+    """
+    path: Path = part.path
+    for read in lines(path):
+        words, pronunciations = [], []
+        for number, line in enumerate(read.lines, start=read.first):
+            if line.startswith((";;;", "#")) or not line.strip():
+                continue
+            word, *phones = COMMENT.sub("", line).split()
+            if not phones:
+                raise DataError(f"{path}, line {number}: a word without phones: {shortened(line)}.")
+            words.append(VARIANT.sub("", word).lower())
+            pronunciations.append(" ".join(phones))
+        if words:
+            yield Chunk(part, read.first, words, pronunciations, read.done)

@@ -1,0 +1,94 @@
+"""Inflection: a lemma and features to a form, by exact match and edit distance.
+
+Tables as SIGMORPHON's shared tasks and UniMorph have them: lemma, form, features with ; between. A
+letter is a symbol, and so is a feature: ``walk`` with ``V;PST`` is read as ``w a l k +V +PST``, and
+``walked`` written as ``w a l k e d``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from seqtrans.errors import DataError
+from seqtrans.task import Comparison, Score, Vocabulary
+from seqtrans_tasks.inflection import InflectionSettings
+from seqtrans_tasks.pairs.reading import Chunk, Part, Table, rows
+from seqtrans_tasks.pairs.task import Pair, Pairs
+from seqtrans_tasks.pairs.units import UNKNOWN, Inventory
+
+BLANK = "␣"
+"""How a blank inside a lemma or form stands among the symbols."""
+FEATURE = "+"
+"""What a feature begins with."""
+
+
+class Inflection(Pairs):
+    """Lemmas with features to forms. An input is a line of both, a tab between."""
+
+    settings: InflectionSettings
+
+    def read_part(self, part: Part) -> Iterator[Chunk]:
+        if not isinstance(part, Table):
+            yield from super().read_part(part)
+            return
+        columns = part.source_column, part.target_column, self.settings.features_column
+        if not all(isinstance(column, int) for column in columns):
+            raise DataError(f"{part.path}: columns of lemmas and forms are given by number.")
+        lemma, form, features = (int(column) - 1 for column in columns)
+        for read in rows(part.path, max(lemma, form, features) + 1):
+            sources = [question(row[lemma], row[features]) for row in read.rows]
+            yield Chunk(part, read.first, sources, [spell(r[form]) for r in read.rows], read.done)
+
+    @property
+    def source_vocabulary(self) -> Vocabulary:
+        found = super().source_vocabulary
+        if not isinstance(self.source, Inventory):
+            return found
+        # A feature stands at the end of the lemma, and isn't a letter of it.
+        features = [len(unit) > 1 and unit.startswith(FEATURE) for unit in self.source.units]
+        return replace(
+            found, paces=(False,) * UNKNOWN + (True, *(not feature for feature in features))
+        )
+
+    def read(self, line: str) -> str:
+        lemma, tab, features = super().read(line).partition("\t")
+        if not tab:
+            raise DataError("a lemma and its features, such as 'walk\tV;PST', have a tab between.")
+        return question(lemma, features)
+
+    def write(self, output: str) -> str:
+        return "".join(output.split()).replace(BLANK, " ")
+
+    def recover(self, line: str, example: Pair) -> str:
+        return spell(line)
+
+    def example(self, reference: str) -> Pair:
+        return Pair("", (spell(reference),))
+
+    def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
+        from seqtrans_tasks.metrics.scores import form_score
+
+        return form_score([output.split() for output in outputs], forms(examples))
+
+    def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:
+        from seqtrans_tasks.metrics.significance import compare_words
+
+        split = {name: [line.split() for line in lines] for name, lines in outputs.items()}
+        return compare_words(split, forms(examples), ("exact match", "edit distance"))
+
+
+def forms(examples: Sequence[Pair]) -> list[list[list[str]]]:
+    """The letters of the right forms of each example."""
+    return [[target.split() for target in example.targets] for example in examples]
+
+
+def spell(word: str) -> str:
+    """The letters of a word as symbols."""
+    return " ".join(BLANK if letter.isspace() else letter for letter in word.strip())
+
+
+def question(lemma: str, features: str) -> str:
+    """A lemma and its features as symbols."""
+    marked = (f"{FEATURE}{feature.strip()}" for feature in features.split(";") if feature.strip())
+    return " ".join([spell(lemma), *marked])
