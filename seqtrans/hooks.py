@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import pluggy
 
+from seqtrans.downloads import Download
 from seqtrans.errors import PluginError
 from seqtrans.settings import NoSettings, Settings
 
@@ -54,6 +55,10 @@ class Component:
     ``{"source": {"name": "spectrogram"}, "decoder": {"name": "beam", "width": 21}}``. Those of a
     group hold only as long as the user chooses no other name for it."""
 
+    downloads: Mapping[str, Download | str] = field(default_factory=dict)
+    """What ``seqtrans fetch NAME`` can get for it, by name, each a `seqtrans.downloads.Download` or
+    where one is, as ``"module:attribute"``. Nothing is fetched unless a user asks for it."""
+
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
             raise ValueError(
@@ -77,6 +82,18 @@ class Component:
             raise TypeError(
                 f"{self.name}: a setting cannot be called 'name', by which the component is chosen"
             )
+        for name, download in self.downloads.items():
+            if not (isinstance(name, str) and NAME.fullmatch(name)):
+                raise ValueError(
+                    f"{self.name}: a download's name is lower-case letters and digits, joined by "
+                    f"'-', '_' or '.', not {name!r}"
+                )
+            text = isinstance(download, str) and REFERENCE.fullmatch(download)
+            if not (text or isinstance(download, Download)):
+                raise TypeError(
+                    f"{self.name}: the download {name!r} is a seqtrans.downloads.Download or "
+                    f"'module:attribute', not {download!r:.80}"
+                )
 
     def make(self, *arguments: Any) -> Any:
         """Call ``build``, imported now if it is written as text.

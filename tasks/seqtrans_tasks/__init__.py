@@ -6,12 +6,52 @@ Only names and settings stand here; a task is imported when it is built.
 from __future__ import annotations
 
 from seqtrans.hooks import Component, hookimpl
+from seqtrans_tasks.g2p import G2pSettings
+from seqtrans_tasks.inflection import InflectionSettings
+from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.parsing import ParsingSettings
+from seqtrans_tasks.wmt import WmtEnDeSettings, WmtEnFrSettings
 
 
 @hookimpl
 def seqtrans_tasks() -> list[Component]:
     return [
+        Component(
+            name="pairs",
+            build="seqtrans_tasks.pairs.task:Pairs",
+            settings=PairsSettings,
+            summary="lines to lines: your own two files, or a table",
+            defaults={
+                "model": {"name": "tiny", "norm": "pre", "dropout": 0.2},
+                "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
+                "data": {"tokens": 2500},
+                "decoder": {"name": "beam", "alpha": 0.6, "extra": 50},
+            },
+        ),
+        Component(
+            name="g2p",
+            build="seqtrans_tasks.g2p.task:G2p",
+            settings=G2pSettings,
+            summary="letters to phones, by word and phone error rate",
+            defaults={
+                "model": {"name": "tiny", "norm": "pre", "dropout": 0.3, "pace": 8},
+                "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
+                "data": {"tokens": 800},
+                "decoder": {"name": "beam", "alpha": 1.0, "extra": 30},
+            },
+        ),
+        Component(
+            name="inflection",
+            build="seqtrans_tasks.inflection.task:Inflection",
+            settings=InflectionSettings,
+            summary="a lemma and features to a form, by exact match",
+            defaults={
+                "model": {"name": "tiny", "norm": "pre", "dropout": 0.3, "pace": 8},
+                "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
+                "data": {"tokens": 800},
+                "decoder": {"name": "beam", "alpha": 1.0, "extra": 30},
+            },
+        ),
         Component(
             name="parsing",
             build="seqtrans_tasks.parsing.task:Parsing",
@@ -23,5 +63,21 @@ def seqtrans_tasks() -> list[Component]:
                 "data": {"tokens": 2500},
                 "decoder": {"name": "beam", "alpha": 0.3, "extra": 300},
             },
-        )
+        ),
+        Component(
+            name="wmt-en-de",
+            build="seqtrans_tasks.wmt.task:WmtEnDe",
+            settings=WmtEnDeSettings,
+            summary="WMT14 English to German (sections 5 and 6.1)",
+            defaults={"decoder": {"name": "beam", "width": 4, "alpha": 0.6, "extra": 50}},
+            downloads={"wmt14-en-de": "seqtrans_tasks.wmt.catalogue:EN_DE"},
+        ),
+        Component(
+            name="wmt-en-fr",
+            build="seqtrans_tasks.wmt.task:WmtEnFr",
+            settings=WmtEnFrSettings,
+            summary="WMT14 English to French (sections 5 and 6.1)",
+            defaults={"decoder": {"name": "beam", "width": 4, "alpha": 0.6, "extra": 50}},
+            downloads={"wmt14-en-fr": "seqtrans_tasks.wmt.catalogue:EN_FR"},
+        ),
     ]
