@@ -1,0 +1,367 @@
+"""What a model costs before there is one: parameters, FLOPs, memory, by arithmetic alone.
+
+The sums are those of "Attention Is All You Need" (Vaswani et al., 2017), sections 3 and 6.1, for
+the engine's own skeleton: embeddings of ids, the two stacks and the softmax. What a component adds
+of its own, such as a table of learned positions, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqtrans.config import Shape
+
+FLOAT = 4
+"""Bytes of a number in fp32."""
+
+
+@dataclass(frozen=True)
+class Vocabularies:
+    """How many symbols there are to embed and to choose from."""
+
+    target: int
+    source: int | None
+    """``None`` where the source is not written in ids."""
+    shared: bool = False
+    """Whether both are one vocabulary, so that ``model.tie=auto`` means ``all``."""
+
+    def tie(self, shape: Shape) -> str:
+        """``model.tie`` with ``auto`` resolved: ``all``, ``output`` or ``none``."""
+        if shape.tie == "auto":
+            return "all" if self.shared else "output"
+        return shape.tie
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The weights of one stack, by what they are for."""
+
+    attention: int
+    feed_forward: int
+    norms: int
+    cross: int = 0
+    """The look at the memory; of the decoder alone."""
+    pace: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.attention + self.feed_forward + self.norms + self.cross + self.pace
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The weights of a model, each counted once."""
+
+    embeddings: int
+    projection: int
+    """The softmax's own matrix; 0 where it is the target's embedding."""
+    encoder: Stack
+    decoder: Stack
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.embeddings + self.projection + self.encoder.total + self.decoder.total
+
+
+def heads_weights(shape: Shape) -> int:
+    """The four projections of one multi-head attention, without biases (section 3.2.2)."""
+    return 2 * shape.width * shape.heads * (shape.head + shape.value)
+
+
+def parameters(shape: Shape, vocabularies: Vocabularies) -> Parameters:
+    """How many weights a model of ``shape`` has."""
+    width = shape.width
+    tie = vocabularies.tie(shape)
+    rows = vocabularies.target
+    if tie != "all" and vocabularies.source is not None:
+        rows += vocabularies.source
+    feed_forward = 2 * width * shape.inner + shape.inner + width
+    last = 2 * width if shape.norm == "pre" else 0
+    pace = 0 if shape.pace is None else (2 * shape.pace + 1) * shape.heads
+    encoder, decoder = shape.encoder_layers, shape.decoder_layers
+    return Parameters(
+        embeddings=rows * width,
+        projection=vocabularies.target * width if tie == "none" else 0,
+        encoder=Stack(
+            attention=encoder * heads_weights(shape),
+            feed_forward=encoder * feed_forward,
+            norms=encoder * 4 * width + last,
+        ),
+        decoder=Stack(
+            attention=decoder * heads_weights(shape),
+            feed_forward=decoder * feed_forward,
+            norms=decoder * 6 * width + last,
+            cross=decoder * heads_weights(shape),
+            pace=decoder * pace,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that the cost of an update depends on, summed over its sentences, padding included.
+
+    Of whole numbers if the lengths are. Targets count what the decoder reads or, equally many, what
+    it predicts: the symbols and one of bos or eos.
+    """
+
+    source: float
+    """Positions on the source side, ΣS."""
+    target: float
+    """Positions on the target side, ΣT."""
+    source_pairs: float
+    """What the encoder's positions look at, ΣS²."""
+    cross_pairs: float
+    """What the decoder's positions look at in the source, ΣST."""
+    target_pairs: float
+    """What the decoder's positions look at in the target, ΣT², what lies ahead included: it is
+    computed and hidden, or skipped, as the kernel likes."""
+
+    @classmethod
+    def padded(cls, sentences: float, source: float, target: float) -> Work:
+        """A batch [B, S] and [B, T]; also of mean numbers."""
+        return cls(
+            source=sentences * source,
+            target=sentences * target,
+            source_pairs=sentences * source * source,
+            cross_pairs=sentences * source * target,
+            target_pairs=sentences * target * target,
+        )
+
+    @classmethod
+    def of(cls, lengths: Iterable[tuple[int, int]]) -> Work:
+        """Sentences of these lengths (S, T), none of them padded."""
+        return sum((cls.padded(1, s, t) for s, t in lengths), cls(0, 0, 0, 0, 0))
+
+    @classmethod
+    def mean(cls, source: float, target: float, source_length: float, target_length: float) -> Work:
+        """So many positions on each side, in sentences that are all as long as the mean."""
+        return cls(
+            source=source,
+            target=target,
+            source_pairs=source * source_length,
+            cross_pairs=source * target_length,
+            target_pairs=target * target_length,
+        )
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Flops:
+    """Floating-point operations of one update, a multiplication and an addition being two.
+
+    Matrix products only, 2mnk each: projections, attention scores and their sums over values,
+    feed-forward, and the projection to the vocabulary. Look-ups, softmax, LayerNorm, dropout and
+    the optimiser are not counted.
+    """
+
+    forward: float
+    backward: float
+    attention: float
+    """The part of both that scores and their sums take."""
+
+    @property
+    def total(self) -> float:
+        """Forward and backward."""
+        return self.forward + self.backward
+
+
+def flops(
+    shape: Shape, vocabularies: Vocabularies, work: Work, *, recomputed: bool = True
+) -> Flops:
+    """What an update costs, exactly.
+
+    The gradient of a product is two products of the same size, for each of its factors one. A fused
+    kernel of attention does not keep its scores: it computes them once more going back, which is
+    counted if ``recomputed``.
+    """
+    width, keys, values = shape.width, shape.heads * shape.head, shape.heads * shape.value
+    encoder, decoder = shape.encoder_layers, shape.decoder_layers
+    feed_forward = 2 * width * shape.inner
+    half = width * (keys + values)
+    """Queries and output, or keys and values."""
+    at_source = encoder * (2 * half + feed_forward) + decoder * half
+    at_target = decoder * (3 * half + feed_forward) + width * vocabularies.target
+    products = 2 * (work.source * at_source + work.target * at_target)
+    looks = encoder * work.source_pairs + decoder * (work.cross_pairs + work.target_pairs)
+    scores, sums = 2 * looks * keys, 2 * looks * values
+    again = scores if recomputed else 0
+    return Flops(
+        forward=products + scores + sums,
+        backward=2 * (products + scores + sums) + again,
+        attention=3 * (scores + sums) + again,
+    )
+
+
+def rule_of_thumb(shape: Shape, vocabularies: Vocabularies, work: Work) -> float:
+    """6 · N · tokens: two FLOPs a weight and position forward, four backward.
+
+    Each stack's weights meet its own side's positions, the softmax those of the target; embeddings
+    are look-ups, and attention scores are not in it.
+    """
+    count = parameters(shape, vocabularies)
+    softmax = vocabularies.target * shape.width
+    return 6 * (work.source * count.encoder.total + work.target * (count.decoder.total + softmax))
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU by what is said of it."""
+
+    flops: float
+    """Operations a second: where the paper estimates what it sustains, that, else the peak of dense
+    matrix products."""
+    precision: str
+    share: float
+    """How much of ``flops`` a training of this kind is taken to reach: an assumption."""
+    source: str
+
+
+PAPER = "the paper's estimate of what it sustains"
+PEAK = "its maker's peak of dense matrix products"
+DEVICES = {
+    "k80": Device(2.8e12, "fp32", 0.4, PAPER),
+    "k40": Device(3.7e12, "fp32", 0.4, PAPER),
+    "m40": Device(6.0e12, "fp32", 0.4, PAPER),
+    "p100": Device(9.5e12, "fp32", 0.4, PAPER),
+    "v100": Device(125e12, "fp16", 0.25, PEAK),
+    "a100": Device(312e12, "bf16", 0.25, PEAK),
+    "h100": Device(989e12, "bf16", 0.25, PEAK),
+}
+"""Section 6.1, footnote 5, for the first four. That 0.4 fits them is seen in the paper's own steps:
+see `PaperRun.share`."""
+
+
+def training_cost(hours: float, gpus: int, sustained: float) -> float:
+    """FLOPs by the paper's rule (section 6.1): time × number of GPUs × what each sustains."""
+    return hours * 3600 * gpus * sustained
+
+
+@dataclass(frozen=True)
+class PaperRun:
+    """One of the paper's two trainings (sections 5.1, 5.2; Table 2), on 8 P100."""
+
+    hours: float
+    steps: int
+    step_seconds: float
+    flops: float
+    """As Table 2 has it."""
+    gpus: int = 8
+    vocabulary: int = 37_000
+    tokens: int = 25_000
+    """Of an update, on each side."""
+
+    @property
+    def cost(self) -> float:
+        """By the rule."""
+        return training_cost(self.hours, self.gpus, DEVICES["p100"].flops)
+
+    def share(self, counted: float) -> float:
+        """How much of the sustained FLOPS its steps used, if a step is ``counted`` FLOPs."""
+        return counted / (self.step_seconds * self.gpus * DEVICES["p100"].flops)
+
+
+PAPER_RUNS = {
+    "base": PaperRun(hours=12, steps=100_000, step_seconds=0.4, flops=3.3e18),
+    "big": PaperRun(hours=84, steps=300_000, step_seconds=1.0, flops=2.3e19),
+}
+"""By the name of the preset."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that an update takes on one device, in fp32.
+
+    Not counted: the framework itself, the batch's ids, workspaces, and what the allocator leaves
+    unused.
+    """
+
+    weights: float
+    moments: float
+    """Adam's two."""
+    buckets: float
+    """The copies of the gradients that several processes exchange; 0 for one."""
+    activations: float
+    """What the forward pass keeps for the backward pass, the logits apart."""
+    logits: float
+    """Three times [tokens, V]: log-probabilities, their gradient, and the logits' gradient."""
+    gradients: float
+    tables: float
+    """The gradients of one embedding by its several uses, before they are added up."""
+    held: bool
+    """Whether there are gradients of an earlier part of the update when a pass begins."""
+
+    @property
+    def peak(self) -> float:
+        """The most that is held at once.
+
+        That is when the backward pass begins, with all activations, or when it ends, with all
+        gradients; in between the ones go as the others come.
+        """
+        begin = self.activations + self.logits + (self.gradients if self.held else 0)
+        end = self.gradients + self.tables
+        return self.weights + self.moments + self.buckets + max(begin, end)
+
+
+def memory(
+    shape: Shape,
+    vocabularies: Vocabularies,
+    work: Work,
+    *,
+    processes: int = 1,
+    passes: int = 1,
+    mask: int = 1,
+) -> Memory:
+    """What a device needs to train on ``work``, what it computes at a time.
+
+    Its share of an update takes ``passes``. ``mask`` is the size of a mask of dropout for one
+    number: a byte on a GPU, four on a CPU.
+    """
+    weights = FLOAT * parameters(shape, vocabularies).total
+    once = vocabularies.tie(shape) == "none"
+    return Memory(
+        weights=weights,
+        moments=2 * weights,
+        buckets=weights if processes > 1 else 0,
+        activations=activations(shape, work, mask),
+        logits=3 * FLOAT * work.target * vocabularies.target,
+        gradients=weights,
+        tables=0 if once else 2 * FLOAT * vocabularies.target * shape.width,
+        held=passes > 1,
+    )
+
+
+def activations(shape: Shape, work: Work, mask: int = 1) -> float:
+    """Bytes that the forward pass keeps for the backward pass, the logits apart.
+
+    Each sub-layer keeps its input, that of its LayerNorm, with mean and deviation, and the mask of
+    its dropout; attention also queries, keys, values, their sums and one number for each query, and
+    feed-forward what lies between its layers. Attention is taken to be computed by a fused kernel,
+    which keeps no scores; with ``model.pace`` they are kept, and a bias beside them.
+    """
+    width, keys, values = shape.width, shape.heads * shape.head, shape.heads * shape.value
+    encoder, decoder = shape.encoder_layers, shape.decoder_layers
+    dropped = mask * width if shape.dropout else 0
+    sublayer = FLOAT * (2 * width + 2) + dropped
+    inner = FLOAT * shape.inner
+    if shape.relu_dropout:
+        inner += (FLOAT + mask) * shape.inner
+    look = FLOAT * (keys + values + shape.heads)
+    """Queries, sums, and a logarithm for each query."""
+    memory = FLOAT * (keys + values)
+    hidden = FLOAT
+    """The mask of padding, once for each layer."""
+    last = FLOAT * (width + 2) if shape.norm == "pre" else 0
+    at_source = encoder * (2 * sublayer + look + memory + hidden + inner)
+    at_source += decoder * (memory + hidden) + FLOAT * width + last + dropped
+    at_target = decoder * (3 * sublayer + 2 * look + memory + inner)
+    at_target += FLOAT * width + last + dropped
+    scores = 0 if shape.pace is None else 2 * decoder * shape.heads * FLOAT
+    return work.source * at_source + work.target * at_target + work.cross_pairs * scores

@@ -1,0 +1,265 @@
+"""The plan of a training: told without data or torch, and right where it can be checked."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from pydantic import Field
+
+from seqtrans import plan
+from seqtrans.commands import run
+from seqtrans.config import packaged, resolve
+from seqtrans.costs import Vocabularies, Work, flops, memory, parameters
+from seqtrans.hooks import Component
+from seqtrans.plugins import BUILTIN, Registry
+from seqtrans.prepare import prepare
+from seqtrans.settings import Settings, parse_words
+
+Captured = pytest.CaptureFixture[str]
+
+BIG = ["model=big", "training=big", "vocabulary=37000", "gpus=8", "device=p100"]
+TINY = [
+    *("model=tiny", "model.width=8", "model.inner=16", "model.heads=2", "training=tiny"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "data.tokens=50", "run.threads=1"),
+]
+
+
+def planned(folder: Path, *words: str) -> dict[str, Any]:
+    """The report of a plan."""
+    report = folder / "report.json"
+    assert run(plan.main, [*words, f"report={report}"]) == 0
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert isinstance(content, dict)
+    return content
+
+
+def refused(capsys: Captured, *words: str) -> str:
+    """What is said to words that are wrong."""
+    assert run(plan.main, list(words)) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    return shown.err
+
+
+def test_the_big_model_of_the_paper(tmp_path: Path, capsys: Captured) -> None:
+    found = planned(tmp_path, *BIG, "pairs=4500000")
+    assert found["parameters"]["total"] == 214_171_648
+    update, training = found["update"], found["training"]
+    assert update["sentences"] == 25_000 // 27
+    assert training["steps"] == 300_000
+    assert training["flops"] == 300_000 * update["flops"]["total"]
+    assert training["epochs"] == 300_000 * update["sentences"] / 4_500_000
+    seconds = update["flops"]["total"] / (8 * 0.4 * 9.5e12)
+    assert found["time"]["update_seconds"] == pytest.approx(seconds)
+    assert training["paper_rule"] == pytest.approx(300_000 * seconds * 8 * 9.5e12)
+    shown = capsys.readouterr().out
+    for line in (
+        "plan: model=big training=big, a vocabulary of 37,000, 8 p100",
+        "parameters: 214,171,648",
+        "time: 3.6 days, 1.04 s an update on 8 p100",
+        "  exact count; at 1 s each, as in the paper, they use 0.42 of those TFLOPS.",
+        "  one vocabulary for both sides",
+        "  sources of 26 symbols (source_length)",
+    ):
+        assert line in shown.splitlines()
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_the_report_holds_what_costs_say(tmp_path: Path) -> None:
+    words = ["model=tiny", "vocabulary=900", "source_vocabulary=700", "source_length=11"]
+    found = planned(tmp_path, *words, "target_length=8", "gpus=2", "training.accumulation=2")
+    config = resolve(parse_words(["task=none", *words[:1]]), plan.TaskFree())
+    sizes = Vocabularies(900, 700, shared=False)
+    work = Work.padded(25_000 // 11, 11, 9)
+    assert found["parameters"]["total"] == parameters(config.shape, sizes).total
+    assert found["update"]["flops"]["total"] == flops(config.shape, sizes, work).total
+    own = next(entry for entry in found["memory"] if entry["tokens"] == 25_000 // 4)
+    part = Work.padded(6250 // 11, 11, 9)
+    assert own["peak"] == memory(config.shape, sizes, part, processes=2, passes=2).peak
+    assert found["time"] is None
+    assert found["training"]["epochs"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        (["throughput=1000"], lambda update: update["target"] / 4000),
+        (["flops=2e12"], lambda update: update["flops"]["total"] / 8e12),
+        (["device=p100", "share=0.5"], lambda update: update["flops"]["total"] / (2 * 9.5e12)),
+        (["device=a100"], lambda update: update["flops"]["total"] / 312e12),
+        (["device=h100", "throughput=1000"], lambda update: update["target"] / 4000),
+    ],
+)
+def test_time(words: list[str], seconds: Any, tmp_path: Path) -> None:
+    found = planned(tmp_path, "vocabulary=100", "gpus=4", "training.steps=10", *words)
+    assert found["time"]["update_seconds"] == pytest.approx(seconds(found["update"]))
+    assert found["time"]["hours"] == pytest.approx(seconds(found["update"]) / 360)
+
+
+@pytest.mark.parametrize("name", packaged())
+def test_every_recipe_can_be_planned_without_its_data(name: str, tmp_path: Path) -> None:
+    assert planned(tmp_path, f"config={name}", "vocabulary=512")["parameters"]["total"] > 0
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """As many as before."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_measured(tmp_path: Path, capsys: Captured) -> None:
+    words = [*TINY, "model.pace=2", "vocabulary=50", "measure=yes", "gpus=3", "measured_tokens=40"]
+    found = planned(tmp_path, *words, "source_length=4", "target_length=4")
+    speed = found["time"]["throughput"]
+    assert speed > 0
+    assert found["time"]["update_seconds"] == pytest.approx(found["update"]["target"] / 3 / speed)
+    assert "as measured here on a CPU (1 thread, fp32): 8" in capsys.readouterr().out
+
+
+class PromisedSettings(Settings):
+    """Of a task that states its vocabulary."""
+
+    late: ClassVar[frozenset[str]] = frozenset()
+
+    vocabulary: int = Field(60, ge=1, description="symbols")
+    shared: bool = Field(False, description="one vocabulary")
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The built-ins, the toy task, and one that can't be built."""
+    names = Registry([*BUILTIN, "toy"])
+    promised = Component(name="promised", build="nowhere:Nothing", settings=PromisedSettings)
+    get = names.get
+
+    def find(kind: str, name: str) -> Component:
+        return promised if name == "promised" else get(kind, name)
+
+    monkeypatch.setattr(names, "get", find)
+    monkeypatch.setattr("seqtrans.plugins.registry", lambda: names)
+    return names
+
+
+def test_a_vocabulary_from_the_settings_of_the_task(tasks: Registry, tmp_path: Path) -> None:
+    found = planned(tmp_path, "task=promised", "task.vocabulary=80", "run=" + str(tmp_path / "new"))
+    assert found["vocabularies"] == {"target": 80, "source": 80, "shared": False}
+    assert "a vocabulary of 80 symbols: what task.vocabulary asks for" in found["assumptions"]
+    shared = planned(tmp_path, "task=promised", "task.shared=yes")
+    assert shared["vocabularies"] == {"target": 60, "source": 60, "shared": True}
+
+
+@pytest.fixture
+def folder(tasks: Registry, tmp_path: Path) -> Path:
+    """A prepared run of the toy task: 13 symbols, shared, 60 numbers."""
+    words = ["task=reversal", f"run={tmp_path / 'run'}", *TINY]
+    prepare(resolve(parse_words(words), tasks), tasks)
+    return tmp_path / "run"
+
+
+def test_a_prepared_run(folder: Path, tmp_path: Path) -> None:
+    numbers = json.loads((folder / "task" / "numbers.json").read_text(encoding="utf-8"))["train"]
+    found = planned(tmp_path, f"run={folder}")
+    assert found["vocabularies"] == {"target": 13, "source": 13, "shared": True}
+    assert found["training"]["pairs"] == len(numbers) == 60
+    mean = sum(map(len, numbers)) / 60
+    assert found["lengths"] == {"source": mean, "target": mean}
+    assert found["counted_parameters"] == found["parameters"]["total"]
+    assert found["settings"]["model.width"] == 8
+    assert found["assumptions"] == []
+
+
+def test_a_prepared_run_with_another_model(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+    """What is said goes over the run; learned positions are counted, as the model is there."""
+    words = ["model=small", "position=learned", "position.limit=100", "task=reversal"]
+    found = planned(tmp_path, f"run={folder}", *words)
+    assert found["settings"]["model.width"] == 256
+    assert found["settings"]["data.tokens"] == 50
+    assert found["counted_parameters"] == found["parameters"]["total"] + 2 * 100 * 256
+    assert found["assumptions"] == ["position=learned costs nothing of its own besides its weights"]
+    assert re.search(r"^  of components +51,200$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_a_prepared_run_of_another_task(folder: Path, capsys: Captured) -> None:
+    assert refused(capsys, f"run={folder}", "task.longest=9") == (
+        f"seqtrans: task.longest: is 6 in {folder / 'config.json'}, which was prepared so, "
+        "and 9 here\n"
+    )
+
+
+HOW = "must be given, as in vocabulary=37000; or name a prepared run by run=FOLDER"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("model=big", f"vocabulary: {HOW}"),
+        ("task=parsing run=/nowhere", f"vocabulary: {HOW}"),
+        (
+            "run=/nowhere",
+            "/nowhere holds nothing prepared, and no task is named; run seqtrans prepare first, or "
+            "add task=NAME.",
+        ),
+        ("vocabulary=9 throughput=1 flops=2", "give one of throughput, flops and measure=yes"),
+        (
+            "vocabulary=9 share=0.2",
+            "share has no effect without device, nor with throughput, flops or measure=yes",
+        ),
+        ("vocabulary=9 measured_tokens=5", "measured_tokens has no effect without measure=yes"),
+        (
+            "vocabulary=9 device=tpu",
+            "device: must be one of k80, k40, m40, p100, v100, a100, h100 or none, not 'tpu'",
+        ),
+        (
+            "vocabulary=9 shared=yes source_vocabulary=8",
+            "source_vocabulary: is 8, and the shared vocabulary has 9",
+        ),
+        (
+            "vocabulary=9 source_vocabulary=8 model.tie=all",
+            "model.tie=all needs one vocabulary for both sides; use model.tie=output.",
+        ),
+        ("gpsu=8", "gpsu: no such setting; did you mean gpus?"),
+        ("modl=big", "modl: no such group; did you mean model?"),
+        ("lr=3", "lr: no such setting; did you mean training.lr?"),
+    ],
+)
+def test_mistakes(words: str, said: str, capsys: Captured) -> None:
+    assert refused(capsys, *words.split()) == f"seqtrans: {said}\n"
+
+
+def test_all_mistakes_at_once(capsys: Captured) -> None:
+    assert refused(capsys, "gpus=0", "training.steps=x") == (
+        "seqtrans: gpus: must be at least 1, not '0'\n"
+        "seqtrans: training.steps: must be a whole number, not 'x'\n"
+    )
+
+
+def test_help() -> None:
+    text = inspect.getdoc(plan.main) or ""
+    for name in plan.PlanSettings.model_fields:
+        assert f"{name}=" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_it_is_told_without_anything_heavy() -> None:
+    code = f"""
+import sys
+from seqtrans.plan import main
+main({BIG!r})
+print(sorted({{"torch", "numpy", "accelerate", "tokenizers", "rich"}} & set(sys.modules)))
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert shown.stdout.splitlines()[-1] == "[]"
