@@ -25,9 +25,13 @@ def front(words: list[str]) -> int:
 
     usage: seqtrans COMMAND [key=value …]
 
+      fetch      list the data sets that can be fetched, or fetch one
+      doctor     say what a task's raw data is like, before any training
+      plan       say what a training will take: parameters, FLOPs, memory, time
       prepare    read a task's raw data and write what training needs
       train      train a model, or go on where its training stopped
       evaluate   decode a split of the data and score it
+      compare    say whether runs or files of outputs differ by more than chance
       transduce  turn each line of standard input into one of standard output
       average    average the newest checkpoints of a run
       plugins    list what can be chosen by name, and where it comes from

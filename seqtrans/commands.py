@@ -10,7 +10,19 @@ from collections.abc import Callable, Sequence
 
 from seqtrans.errors import SeqtransError
 
-COMMANDS = ("prepare", "train", "evaluate", "transduce", "average", "plugins", "settings")
+COMMANDS = (
+    "fetch",
+    "doctor",
+    "plan",
+    "prepare",
+    "train",
+    "evaluate",
+    "compare",
+    "transduce",
+    "average",
+    "plugins",
+    "settings",
+)
 """Each is a module of this package whose ``main`` is the command, and its docstring the help."""
 
 

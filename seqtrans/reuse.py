@@ -10,6 +10,7 @@ from pydantic import Field
 
 from seqtrans.errors import Problem, SettingsError
 from seqtrans.settings import AnySettings, Settings, Words, fill, parse_words
+from seqtrans.words import split_bare
 
 CHANGEABLE = ("decoder", "task")
 """The groups of a run that may be changed when it is used; of the task, what its settings call
@@ -17,10 +18,9 @@ CHANGEABLE = ("decoder", "task")
 """
 
 
-class UseSettings(Settings):
-    """What every command that uses a run can be told."""
+class DecodingSettings(Settings):
+    """What every command that decodes can be told."""
 
-    run: Path = Field(description="the run folder")
     step: str = Field(
         "best", description="the checkpoint: best, last, average, or an update's number"
     )
@@ -32,13 +32,24 @@ class UseSettings(Settings):
     )
 
 
+class UseSettings(DecodingSettings):
+    """What every command that uses one run can be told."""
+
+    run: Path = Field(description="the run folder")
+
+
 def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySettings, Words]:
     """The command's own settings, and the words that change the run's.
 
-    Raises ``SettingsError`` with a line for everything that is neither.
+    Words that are no settings are the value of the one that ``schema.bare`` names. Raises
+    ``SettingsError`` with a line for everything that is none of these.
     """
-    words = parse_words(argv)
     own: dict[str, object] = {}
+    if schema.bare is not None:
+        bare, argv = split_bare(argv)
+        if bare:
+            own[schema.bare] = bare
+    words = parse_words(argv)
     changes = Words(typed=dict(words.typed))
     problems: list[Problem | str] = []
     for group, values in words.tree.items():

@@ -59,6 +59,9 @@ class Settings(pydantic.BaseModel):
     late: ClassVar[frozenset[str]] = frozenset()
     """The settings that only matter in use: they may change after a run was prepared."""
 
+    bare: ClassVar[str | None] = None
+    """The setting that a command's words without ``=`` belong to, such as names of files."""
+
     model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=()
     )

@@ -83,6 +83,20 @@ def parse_words(words: Iterable[str], packaged: Mapping[str, Path] = MappingProx
     return result
 
 
+def split_bare(words: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The words that are no settings, such as the names of files, and the words that are.
+
+    A path may have ``=`` in it, but a slash stands before: no setting has one in its key.
+    """
+    bare: list[str] = []
+    settings: list[str] = []
+    for word in words:
+        key, equals, _ = word.partition("=")
+        is_setting = word.startswith("-") or (equals and "/" not in key)
+        (settings if is_setting else bare).append(word)
+    return bare, settings
+
+
 def place(key: str) -> str:
     """``task`` is short for ``task.name``."""
     return key if "." in key else f"{key}.name"
