@@ -59,8 +59,7 @@ def test_unknown_command(word: str, hint: str, capsys: Captured) -> None:
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err == (
-        f"seqtrans: no command is called '{word}'{hint}; there are: prepare, train, evaluate, "
-        "transduce, average, plugins, settings\n"
+        f"seqtrans: no command is called '{word}'{hint}; there are: {', '.join(COMMANDS)}\n"
     )
 
 

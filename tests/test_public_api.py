@@ -21,7 +21,7 @@ PUBLIC = {
         "length_penalty",
     ],
     "seqtrans.position": ["PositionScheme", "sinusoid"],
-    "seqtrans.task": ["Constraint", "Score", "Task", "Vocabulary"],
+    "seqtrans.task": ["Comparison", "Constraint", "Score", "Task", "Vocabulary"],
     "seqtrans.testing": [
         "NoRepeats",
         "TINY",

@@ -83,20 +83,24 @@ def training_is_repeatable(task: Task) -> None:
     for side in ("sources", "targets"):
         one, other = getattr(first, side), getattr(again, side)
         expect(
-            one.ends.tolist() == other.ends.tolist() and bool((one.values == other.values).all()),
+            one.bounds.tolist() == other.bounds.tolist()
+            and bool((one.values == other.values).all()),
             f"training() must give the same {side} for the same epoch and seed.",
         )
         expect(bool((one.lengths() > 0).all()) or side == "targets", "No source may be empty.")
     ids_are_known(first.targets.values, task.target_vocabulary, "training() gives targets")
     if task.source_vocabulary is not None:
-        ids_are_known(first.sources.values, task.source_vocabulary, "training() gives sources")
+        ids_are_known(
+            first.sources.values, task.source_vocabulary, "training() gives sources", source=True
+        )
 
 
-def ids_are_known(ids: Any, vocabulary: Vocabulary, where: str) -> None:
-    """They are of the vocabulary, and none of them special."""
+def ids_are_known(ids: Any, vocabulary: Vocabulary, where: str, *, source: bool = False) -> None:
+    """They are of the vocabulary, and none of them special, but that a source may have its eos."""
     found = {int(i) for i in ids}
     unknown = sorted(i for i in found if not 0 <= i < vocabulary.size)
-    special = sorted(found & {vocabulary.pad, vocabulary.bos, vocabulary.eos})
+    reserved = {vocabulary.pad, vocabulary.bos} | (set() if source else {vocabulary.eos})
+    special = sorted(found & reserved)
     expect(not unknown, f"{where} with the ids {unknown[:3]}, of {vocabulary.size} there are.")
     expect(not special, f"{where} with the special ids {special}, which the engine adds.")
 
@@ -118,7 +122,12 @@ def examples_are_sane(task: Task, examples: Sequence[Any], split: str, exact: bo
             "encode_source() must give the same for the same input.",
         )
         if task.source_vocabulary is not None:
-            ids_are_known(source.tolist(), task.source_vocabulary, "encode_source() gives a source")
+            ids_are_known(
+                source.tolist(),
+                task.source_vocabulary,
+                "encode_source() gives a source",
+                source=True,
+            )
         ids = task.encode_target(example)
         ids_are_known(ids, vocabulary, "encode_target() gives a target")
         decoded = task.decode(ids, input)

@@ -34,7 +34,7 @@ def seqtrans_tasks() -> list[Component]:
             settings=G2pSettings,
             summary="letters to phones, by word and phone error rate",
             defaults={
-                "model": {"name": "tiny", "norm": "pre", "dropout": 0.3, "pace": 8},
+                "model": {"name": "tiny", "norm": "pre", "dropout": 0.3},
                 "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
                 "data": {"tokens": 800},
                 "decoder": {"name": "beam", "alpha": 1.0, "extra": 30},
