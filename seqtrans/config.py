@@ -119,6 +119,11 @@ class TrainingSettings(Settings):
         ge=1,
         description="parts that each process cuts its share of an update into, to save memory",
     )
+    recompute: bool = Field(
+        False,
+        description="compute activations again in the backward pass: less memory, a third more "
+        "work",
+    )
     schedule: Literal["paper", "constant", "linear"] = Field(
         "paper", description="the paper's (section 5.3), constant, or falling linearly to 0"
     )

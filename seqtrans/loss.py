@@ -1,5 +1,8 @@
 """Label-smoothed cross-entropy (section 5.4), as a sum over real target tokens.
 
+``smoothed_loss`` takes it from logits. ``projected_loss`` is what training uses: the logits of all
+positions never exist together, nor any of a padded one.
+
 Two conventions are in use for the smoothed target over V symbols. ``all`` spreads ε over all of
 them, the right one included: it gets 1 - ε + ε/V (Szegedy et al., 2016, whom the paper cites).
 ``others`` gives the right one 1 - ε and each other ε/(V - 1), as the paper's own code did. For the
@@ -8,8 +11,16 @@ same ε the losses differ.
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+from seqtrans.model import Transducer
+
+CHUNK = 1 << 20
+"""So many logits exist at a time: 4 MB, what a core's cache holds."""
 
 
 def smoothed_loss(
@@ -17,11 +28,116 @@ def smoothed_loss(
 ) -> Tensor:
     """Sum in fp32 of the cross-entropy of ``logits`` [..., V] with ``target`` [...], pads apart."""
     logits, target = logits.flatten(0, -2).float(), target.flatten()
-    if over == "others":
-        # With a = εV/(V-1) spread over all, the right one gets 1 - a + a/V = 1 - ε and any other
-        # a/V = ε/(V-1).
-        symbols = logits.shape[-1]
-        smoothing = smoothing * symbols / (symbols - 1)
+    smoothing = over_all(smoothing, over, logits.shape[-1])
     return F.cross_entropy(
         logits, target, ignore_index=pad, label_smoothing=smoothing, reduction="sum"
     )
+
+
+def over_all(smoothing: float, over: str, symbols: int) -> float:
+    """The ε which, spread over all V symbols, is the same as ``smoothing`` spread as ``over`` says.
+
+    With a = εV/(V-1) the right one gets 1 - a + a/V = 1 - ε and any other a/V = ε/(V-1).
+    """
+    return smoothing * symbols / (symbols - 1) if over == "others" else smoothing
+
+
+def projected_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    pad: int,
+    smoothing: float = 0.0,
+    over: str = "all",
+) -> Tensor:
+    """``smoothed_loss`` of the logits ``hidden`` [..., D] · ``weight`` [V, D]ᵀ, without them.
+
+    They are computed for a few positions at a time, and so are their gradients, at once: with
+    p = softmax(z) and a target t, that of logit v is p_v - ε/V - (1 - ε)[v = t].
+    """
+    hidden, target = hidden.flatten(0, -2), target.flatten()
+    counts = (target != pad).nonzero().squeeze(1)
+    if len(counts) < len(target):
+        hidden, target = hidden[counts], target[counts]
+    smoothing = over_all(smoothing, over, len(weight))
+    found: Tensor = Projected.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
+    return found
+
+
+class Projected(torch.autograd.Function):
+    """Projection and loss in one, chunk by chunk; gradients come with the loss."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
+    ) -> Tensor:
+        symbols = len(weight)
+        kind = hidden.dtype
+        if torch.is_autocast_enabled(hidden.device.type):
+            kind = torch.get_autocast_dtype(hidden.device.type)
+        wanted = ctx.needs_input_grad
+        into_hidden = torch.empty_like(hidden) if wanted[0] else None
+        into_weight = torch.zeros_like(weight, dtype=torch.float32) if wanted[1] else None
+        loss = torch.zeros((), device=hidden.device)
+        matrix = weight.to(kind)
+        rows = max(1, CHUNK // symbols)
+        with torch.autocast(hidden.device.type, enabled=False):
+            for first in range(0, len(hidden), rows):
+                here = slice(first, first + rows)
+                x, right = hidden[here].to(kind), target[here, None]
+                logits = F.linear(x, matrix).float()  # [n, V]
+                normaliser = logits.logsumexp(-1, keepdim=True)
+                loss += (normaliser - (1 - smoothing) * logits.gather(1, right)).sum()
+                if smoothing:
+                    loss -= smoothing / symbols * logits.sum()
+                if into_hidden is None and into_weight is None:
+                    continue
+                slope = logits.sub_(normaliser).exp_()
+                if smoothing:
+                    slope.sub_(smoothing / symbols)
+                slope.scatter_add_(1, right, slope.new_full((1, 1), smoothing - 1).expand_as(right))
+                slope = slope.to(kind)
+                if into_hidden is not None:
+                    torch.mm(slope, matrix, out=into_hidden[here]) if kind == hidden.dtype else (
+                        into_hidden[here].copy_(slope @ matrix)
+                    )
+                if into_weight is not None:
+                    into_weight.addmm_(slope.T, x) if kind == torch.float32 else (
+                        into_weight.add_(slope.T @ x)
+                    )
+        ctx.save_for_backward(into_hidden, into_weight)
+        ctx.kind = weight.dtype
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        into_hidden, into_weight = ctx.saved_tensors
+        (gradient,) = gradients
+        if into_hidden is not None:
+            into_hidden = into_hidden * gradient
+        if into_weight is not None:
+            into_weight = (into_weight * gradient).to(ctx.kind)
+        return into_hidden, into_weight, None, None
+
+
+class Objective(nn.Module):
+    """What is minimised: a model with its loss, as one module that can be spread over processes."""
+
+    def __init__(self, model: Transducer, smoothing: float, over: str) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.over = model, smoothing, over
+
+    def forward(
+        self, source: Tensor, mask: Tensor, target_in: Tensor, target_out: Tensor
+    ) -> Tensor:
+        """The summed loss of a batch (see `seqtrans.data.Batch`)."""
+        model = self.model
+        hidden = model.read(target_in, model.start(source, mask))
+        return projected_loss(
+            hidden,
+            model.output_weight,
+            target_out,
+            model.vocabulary.pad,
+            self.smoothing,
+            self.over,
+        )

@@ -11,14 +11,16 @@ the model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqtrans.attention import Attention, KeyValueCache, MultiHead
+from seqtrans.dropout import Dropout
 from seqtrans.errors import DataError
 from seqtrans.position import PositionScheme
 from seqtrans.task import Vocabulary
@@ -33,7 +35,7 @@ class Sublayer(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(shape.width)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
         self.pre = shape.norm == "pre"
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
@@ -49,7 +51,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(shape.width, shape.inner)
         self.output = nn.Linear(shape.inner, shape.width)
-        self.dropout = nn.Dropout(shape.relu_dropout)
+        self.dropout = Dropout(shape.relu_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output(self.dropout(F.relu(self.inner(x))))  # type: ignore[no-any-return]
@@ -140,7 +142,7 @@ class Stack(nn.Module):
         super().__init__()
         self.position = position
         self.layers: list[Layer] = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
         self.norm = nn.LayerNorm(shape.width) if shape.norm == "pre" else nn.Identity()
 
     def enter(self, x: Tensor, at: Tensor) -> Tensor:
@@ -156,6 +158,10 @@ class LayerState:
     values: Tensor
     mask: Tensor  # [M, S], shared by all layers
     cache: KeyValueCache
+
+    def fresh(self) -> LayerState:
+        """The same memory, and no past."""
+        return replace(self, cache=type(self.cache)())
 
 
 @dataclass
@@ -213,6 +219,10 @@ class Transducer(nn.Module):
 
     source_paces: Tensor
     target_paces: Tensor
+    recompute: bool = False
+    """Keep of each layer no more than what goes in, and compute the rest again in the backward pass
+    (Chen et al., 2016): less memory for a third more work. In training only, where a state is read
+    once."""
 
     def __init__(
         self,
@@ -265,7 +275,7 @@ class Transducer(nn.Module):
         at = torch.arange(x.shape[1], device=x.device)
         x = self.encoder.enter(x, at)
         for layer in self.encoder.layers:
-            x = layer.encode(x, at, self.encoder.position, mask_out)
+            x = self.through(layer.encode, x, at, self.encoder.position, mask_out)
         memory = self.encoder.norm(x)
         layers = []
         for layer in self.decoder.layers:
@@ -280,6 +290,11 @@ class Transducer(nn.Module):
             state.memory_units = self.source_paces[source].cumsum(1) - 1
         return state
 
+    @property
+    def output_weight(self) -> Tensor:
+        """The projection [V, D] to logits; with tied embeddings theirs (section 3.4)."""
+        return (self.embedding if self.projection is None else self.projection).weight
+
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """Read ``tokens`` [R, T] after all that ``state`` has read, and give logits [R, T, V] for
         what follows each.
@@ -287,6 +302,10 @@ class Transducer(nn.Module):
         ``state`` moves on by T. Raises ``DataError`` beyond the last position that the scheme can
         tell apart.
         """
+        return F.linear(self.read(tokens, state), self.output_weight)
+
+    def read(self, tokens: Tensor, state: State) -> Tensor:
+        """As :meth:`advance`, but what the logits are projected from, [R, T, D]."""
         steps = tokens.shape[1]
         check_length(state.length + steps, self.decoder.position, "target")
         x = self.embedding(tokens) * self.shape.width**0.5  # section 3.4
@@ -294,10 +313,22 @@ class Transducer(nn.Module):
         at = torch.arange(state.length, state.length + steps, device=tokens.device)
         x = self.decoder.enter(x, at)
         for layer, past in zip(self.decoder.layers, state.layers, strict=True):
-            x = layer.decode(x, at, self.decoder.position, self.shape.causal, past, offsets)
+            scheme, causal = self.decoder.position, self.shape.causal
+            x = self.through(layer.decode, x, at, scheme, causal, past, offsets)
         state.length += steps
-        x = self.decoder.norm(x)
-        return F.linear(x, self.embedding.weight) if self.projection is None else self.projection(x)
+        return self.decoder.norm(x)  # type: ignore[no-any-return]
+
+    def through(self, layer: Callable[..., Tensor], x: Tensor, *rest: Any) -> Tensor:
+        """``layer(x, *rest)``, recomputed in the backward pass if that is wanted."""
+        if not (self.recompute and self.training and torch.is_grad_enabled()):
+            return layer(x, *rest)
+
+        # What a state has read would be read again, so a layer begins anew each time.
+        def anew(x: Tensor) -> Tensor:
+            return layer(x, *(p.fresh() if isinstance(p, LayerState) else p for p in rest))
+
+        found: Tensor = checkpoint(anew, x, use_reentrant=False)
+        return found
 
     def offsets(self, tokens: Tensor, state: State) -> Tensor | None:
         """[M, R/M·T, S]: how many units each memory position lies ahead of where each token stands,

@@ -25,6 +25,7 @@ FREE = (
     "training.save_every",
     "training.save_minutes",
     "training.accumulation",
+    "training.recompute",
     "training.validation_decoder",
     "training.dry_run",
 )

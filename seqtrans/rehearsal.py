@@ -35,9 +35,9 @@ def rehearse(training: Training) -> None:
             training.validation.rehearse()
     except torch.OutOfMemoryError:
         raise SeqtransError(
-            "the largest batch doesn't fit into memory; try a larger training.accumulation "
-            f"(now {training.settings.accumulation}) or a smaller data.tokens "
-            f"(now {training.config.data.tokens})."
+            "the largest batch doesn't fit into memory; try training.recompute=yes, a larger "
+            f"training.accumulation (now {training.settings.accumulation}) or a smaller "
+            f"data.tokens (now {training.config.data.tokens})."
         ) from None
     for name, buffer in training.model.named_buffers():
         buffer.copy_(buffers[name])

@@ -27,7 +27,7 @@ from seqtrans.data import Batch, Epoch, collate, cut
 from seqtrans.engine import specials
 from seqtrans.errors import DataError, SeqtransError, SettingsError
 from seqtrans.files import alone, sweep
-from seqtrans.loss import smoothed_loss
+from seqtrans.loss import Objective
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, once, start_processes
@@ -54,6 +54,7 @@ class Training:
         self.folder, self.seed = config.folder, config.run.seed
         self.world, self.rank = accelerator.num_processes, accelerator.process_index
         self.model: Transducer = assembly.build_model(config, registry, task)
+        self.model.recompute = self.settings.recompute
         self.specials = specials(self.model)
         if not config.shape.causal:
             raise SettingsError(
@@ -76,7 +77,8 @@ class Training:
             if self.settings.optimizer == "adamw"
             else torch.optim.Adam(parameters, **options)
         )
-        self.wrapped, self.optimizer = accelerator.prepare(self.model, self.optimizer)
+        objective = Objective(self.model, self.settings.smoothing, self.settings.smoothing_over)
+        self.wrapped, self.optimizer = accelerator.prepare(objective, self.optimizer)
         self.progress = Progress(
             precision=accelerator.mixed_precision,
             processes=self.world,
@@ -228,14 +230,8 @@ class Training:
 
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss of a part."""
-        logits = self.wrapped(batch.source, batch.mask, batch.target_in)
-        return smoothed_loss(
-            logits,
-            batch.target_out,
-            self.specials[0],
-            self.settings.smoothing,
-            self.settings.smoothing_over,
-        )
+        loss: Tensor = self.wrapped(batch.source, batch.mask, batch.target_in, batch.target_out)
+        return loss
 
     def clip(self, logging: bool) -> float | None:
         """Clip the gradients if wanted; their norm, if it had to be computed."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
-from seqtrans.loss import smoothed_loss
+from seqtrans.loss import projected_loss, smoothed_loss
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
@@ -57,3 +57,60 @@ def test_the_sum_is_in_fp32() -> None:
     found = smoothed_loss(logits, target, 0)
     assert found.dtype == torch.float32
     assert torch.equal(found, smoothed_loss(logits.float(), target, 0))
+
+
+@pytest.mark.parametrize("over", ["all", "others"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 20, 1 << 20])
+def test_the_loss_without_logits_is_that_of_the_logits(
+    over: str, smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast path against its plain twin, gradients too, for any size of its chunks."""
+    monkeypatch.setattr("seqtrans.loss.CHUNK", chunk)
+    target = torch.randint(0, 11, (3, 5))
+    target[0] = 0
+    found, gradients = [], []
+    for fast in (True, False):
+        torch.manual_seed(1)
+        hidden = torch.randn(3, 5, 8, requires_grad=True)
+        weight = torch.randn(11, 8, requires_grad=True)
+        if fast:
+            loss = projected_loss(hidden, weight, target, 0, smoothing, over)
+        else:
+            loss = smoothed_loss(linear(hidden, weight), target, 0, smoothing, over)
+        found.append(loss)
+        gradients.append(torch.autograd.grad(3 * loss, [hidden, weight]))
+    assert torch.allclose(*found, rtol=1e-5)
+    for mine, its in zip(*gradients, strict=True):
+        assert torch.allclose(mine, its, atol=1e-5)
+
+
+def test_the_loss_without_logits_where_nothing_counts_or_nothing_is_wanted() -> None:
+    hidden, weight = torch.randn(2, 3, 4, requires_grad=True), torch.randn(5, 4)
+    loss = projected_loss(hidden, weight, torch.zeros(2, 3, dtype=torch.long), 0, 0.1)
+    assert loss.item() == 0
+    (gradient,) = torch.autograd.grad(loss, hidden)
+    assert gradient.eq(0).all()
+    target = torch.randint(1, 5, (2, 3))
+    with torch.no_grad():
+        loss = projected_loss(hidden, weight, target, 0, 0.1)
+    assert torch.allclose(loss, smoothed_loss(linear(hidden, weight), target, 0, 0.1))
+
+
+def test_the_loss_without_logits_in_a_lower_precision() -> None:
+    """Products in bf16, sums and softmax in fp32, as with the logits."""
+    target = torch.randint(1, 11, (4, 6))
+    hidden, weight = torch.randn(4, 6, 8), torch.randn(11, 8)
+    found = []
+    for fast in (True, False):
+        h, w = hidden.clone().requires_grad_(), weight.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            if fast:
+                loss = projected_loss(h, w, target, 0, 0.1)
+            else:
+                loss = smoothed_loss(linear(h, w), target, 0, 0.1)
+        assert loss.dtype == torch.float32
+        found.append((loss, *torch.autograd.grad(loss, [h, w])))
+    for mine, its in zip(*found, strict=True):
+        assert mine.dtype == its.dtype
+        assert torch.allclose(mine, its, rtol=0.02, atol=0.02)

@@ -157,3 +157,22 @@ def test_the_kit_finds_what_is_wrong(parts: dict[str, Any], sentence: str) -> No
     with pytest.raises(AssertionError) as error:
         check_model(lambda: tiny_model(**parts))
     assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_recomputing_changes_nothing_but_memory(norm: str) -> None:
+    """Values, gradients and the random numbers of dropout."""
+    model = tiny_model(norm=norm, dropout=0.3)
+    model.train()
+    source, target = torch.randint(3, 9, (3, 5)), torch.randint(3, 9, (3, 4))
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2, [True] * 4 + [False]])
+    found = []
+    for recompute in (False, True):
+        model.recompute = recompute
+        torch.manual_seed(5)
+        logits = model(source, mask, target)
+        torch.manual_seed(6)
+        gradients = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
+        found.append((logits, *gradients))
+    for plain, again in zip(*found, strict=True):
+        assert torch.equal(plain, again)
