@@ -81,14 +81,9 @@ def render(found: Iterable[Row]) -> str:
     """The tables, best rows first."""
     groups: dict[tuple[bool, str, str, str, str, str], list[Row]] = {}
     for row in found:
-        key = (
-            row.synthetic,
-            row.task,
-            row.data.name,
-            row.split,
-            row.metric,
-            row.data.fingerprint,
-        )
+        name, member = row.family
+        fingerprint = "" if member else row.data.fingerprint
+        key = (row.synthetic, row.task, name, row.split, row.metric, fingerprint)
         groups.setdefault(key, []).append(row)
     if not groups:
         return "There are no results yet.\n"
@@ -101,11 +96,11 @@ def render(found: Iterable[Row]) -> str:
             parts.append(
                 f"### Synthetic data\n\n{SYNTHETIC_NOTE}\n" if synthetic else "### Real data\n"
             )
-        better = groups[key][0].better
+        better = f"{groups[key][0].better} is better."
+        known = f"Fingerprint of the data {fingerprint[:12]}; {better}"
         parts.append(
             f"#### {data}, {split}: {metric} of {task}\n\n"
-            f"Fingerprint of the data {fingerprint[:12]}; {better} is better.\n\n"
-            + table(groups[key])
+            + (f"{known}\n\n" + table(groups[key]) if fingerprint else family(groups[key], better))
         )
     return "\n".join(parts)
 
@@ -114,8 +109,41 @@ def table(group: list[Row]) -> str:
     """The rows of one table."""
     sign = -1 if group[0].better == "higher" else 1
     ordered = sorted(group, key=lambda row: (sign * row.value, row.recipe, row.seed))
-    lines = [COLUMNS, ("---",) * len(COLUMNS), *map(cells, ordered)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return written(COLUMNS, map(cells, ordered))
+
+
+def family(group: list[Row], better: str) -> str:
+    """The members of a family of data: for each recipe the mean, then a row for each member."""
+    recipes: dict[tuple[str, int], dict[str, Row]] = {}
+    for row in group:
+        recipes.setdefault((row.recipe, row.seed), {})[row.family[1]] = row
+    members = sorted({row.family[1] for row in group})
+    means = [
+        (recipe, str(seed), mean([f"{rows[m].value:.2f}" if m in rows else "" for m in members]))
+        for (recipe, seed), rows in sorted(recipes.items())
+    ]
+    heads = ("recipe", "seed", f"mean of {len(members)}")
+    tables = [written(heads, means)]
+    tables += [
+        written(("data", *COLUMNS), ((m, *cells(rows[m])) for m in members if m in rows))
+        for _, rows in sorted(recipes.items())
+    ]
+    return f"{better[0].upper()}{better[1:]}\n\n" + "\n".join(tables)
+
+
+def mean(figures: list[str]) -> str:
+    """The mean of figures as they are shown, or how many are lacking."""
+    lacking = figures.count("")
+    if lacking:
+        return f"{lacking} lacking"
+    return f"{sum(map(float, figures)) / len(figures):.2f}"
+
+
+def written(heads: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    heads = tuple(heads)
+    rows = (heads, ("---",) * len(heads), *lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in rows)
 
 
 def cells(row: Row) -> tuple[str, ...]:

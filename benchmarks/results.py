@@ -129,6 +129,12 @@ class Row(Part):
         return file_name(self.data.name, self.recipe, self.seed, self.split)
 
     @property
+    def family(self) -> tuple[str, str]:
+        """Data called ``sets/one`` is the member ``one`` of ``sets``; other data has no member."""
+        name, _, member = self.data.name.partition("/")
+        return name, member
+
+    @property
     def synthetic(self) -> bool:
         """Whether a program wrote the data."""
         return self.data.name.startswith(SYNTHETIC)

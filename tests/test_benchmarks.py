@@ -26,6 +26,7 @@ from benchmarks.commands import evaluation_command, joined, training_command, tr
 from benchmarks.places import local_path, portable, portable_path
 from benchmarks.results import (
     ROOT,
+    Data,
     Row,
     file_name,
     packed,
@@ -607,6 +608,27 @@ def test_lower_may_be_better(home: Path) -> None:
     worse = row.model_copy(update={"better": "lower", "value": 9.0, "recipe": "w"})
     better = row.model_copy(update={"better": "lower", "value": 3.0, "recipe": "b"})
     assert re.findall(r"\| \[(\w)\]", board.render([worse, better])) == ["b", "w"]
+
+
+def test_a_family_has_one_table_for_each_recipe_and_a_mean(home: Path) -> None:
+    row = read_row(home / "results" / NAME)
+
+    def of(member: str, value: float, recipe: str) -> Row:
+        data = Data(name=f"words/{member}", fingerprint=row.data.fingerprint)
+        return row.model_copy(update={"data": data, "value": value, "recipe": recipe})
+
+    text = board.render(
+        [of("fra", 10.004, "a"), of("bul", 20.0, "a"), of("kor", 33.333, "a"), of("bul", 5.0, "b")]
+    )
+    assert text.count("#### words, test: F1 of parsing") == 1
+    assert "| a | 7 | 21.11 |\n| b | 7 | 2 lacking |\n" in text  # of what the tables show
+    assert re.findall(r"\| (\w+) \| \[(\w)\]", text) == [
+        ("bul", "a"),
+        ("fra", "a"),
+        ("kor", "a"),
+        ("bul", "b"),
+    ]
+    assert of("bul", 1.0, "a").name == f"words-bul-a-{row.seed}.json"
 
 
 def test_the_tables_of_this_repository() -> None:
