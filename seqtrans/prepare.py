@@ -44,7 +44,7 @@ def prepare(config: Config, registry: Registry) -> None:
     from seqtrans import assembly
     from seqtrans.checkpoint import steps
     from seqtrans.errors import CheckpointError
-    from seqtrans.files import damage, whole_folder, write_whole
+    from seqtrans.files import damage, sweep, whole_folder, write_whole
 
     folder, prepared = config.folder, config.folder / "task"
     wrong = damage(prepared) if prepared.is_dir() else "it isn't there"
@@ -57,6 +57,13 @@ def prepare(config: Config, registry: Registry) -> None:
         check(config, registry)
     write_whole(folder / "config.json", json.dumps(config.as_json(registry), indent=1))
     if wrong:
+        if any(folder.glob(f".{prepared.name}.*.tmp")):
+            print(
+                f"seqtrans: an earlier preparation in {folder} was not finished; what it left is "
+                "deleted.",
+                file=sys.stderr,
+            )
+            sweep(folder)
         try:
             task = assembly.build_task(config, registry)
             with whole_folder(prepared) as temporary:

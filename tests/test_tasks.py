@@ -38,7 +38,34 @@ def a_small_treebank(folder: Path) -> dict[str, Any]:
     return settings
 
 
-SMALL: dict[str, Callable[[Path], dict[str, Any]]] = {"parsing": a_small_treebank}
+def tables(folder: Path, row: str) -> dict[str, Any]:
+    """A table for train and one for dev; ``row`` has a number and its digits apart for ``{}``."""
+    settings: dict[str, Any] = {}
+    for split, numbers in (("train", range(100, 160)), ("dev", range(130, 136))):
+        path = folder / f"{split}.tsv"
+        rows = [row.format(number, " ".join(str(number))) for number in numbers]
+        path.write_text("".join(f"{line}\n" for line in rows), encoding="utf-8")
+        settings[split] = (path,)
+    return settings
+
+
+def wmt(folder: Path) -> dict[str, Any]:
+    """A folder of the names that both tasks look for."""
+    for split, count in (("train", 60), ("dev", 5), ("test", 3)):
+        for language in ("en", "de", "fr"):
+            lines = [f"{split} {language} number {number}\n" for number in range(count)]
+            (folder / f"{split}.{language}").write_text("".join(lines))
+    return {"folder": folder, "vocabulary": 300}
+
+
+SMALL: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "parsing": a_small_treebank,
+    "pairs": lambda folder: {**tables(folder, "say {0}\t{1} is said"), "vocabulary": 300},
+    "g2p": lambda folder: tables(folder, "{0}\t{1}"),
+    "inflection": lambda folder: tables(folder, "{0}\t{0} s\tN;PL"),
+    "wmt-en-de": wmt,
+    "wmt-en-fr": wmt,
+}
 """What makes the data of a task small, by its name; the folder is for files it reads."""
 
 
@@ -55,6 +82,22 @@ def test_parsing_with_every_linearisation(linearisation: str, leaves: str, tmp_p
     component = registry().get("task", "parsing")
     values = {**a_small_treebank(tmp_path), "linearisation": linearisation, "leaves": leaves}
     check_task(component, component.settings(**values), exact=leaves == "tags")
+
+
+@pytest.mark.parametrize("level", ["character", "word", "symbols"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_pairs_at_every_level(level: str, shared: bool, tmp_path: Path) -> None:
+    component = registry().get("task", "pairs")
+    values = {**tables(tmp_path, "say {0}\t{1} is said"), "level": level, "shared": shared}
+    check_task(component, component.settings(**values, unknown=0.1))
+
+
+@pytest.mark.parametrize("subwords", ["bpe", "unigram", "wordpiece"])
+def test_pairs_of_every_kind_of_subwords(subwords: str, tmp_path: Path) -> None:
+    component = registry().get("task", "pairs")
+    values = {**tables(tmp_path, "say {0}\t{1} is said"), "subwords": subwords, "vocabulary": 300}
+    dropout = 0.3 if subwords == "bpe" else 0.0
+    check_task(component, component.settings(**values, dropout=dropout))
 
 
 class Reversal(Task):

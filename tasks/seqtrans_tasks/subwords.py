@@ -10,7 +10,8 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import pairwise
+from hashlib import sha256
+from itertools import count, pairwise, takewhile
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +27,7 @@ FIRST = 3
 BLANK = "Ġ"
 """How the pieces have a blank: they are written in the 256 letters of byte-level BPE."""
 STEP = 1e-4
-"""By so much the trainer of unigram models has letters without use below each other."""
+"""By so much the trainer of unigram models has letters without use above each other."""
 REMEMBERED = 500_000
 """So many words are kept at hand; then they are looked up anew."""
 DRAWS = 16
@@ -92,7 +93,7 @@ class Subwords:
                 "vocab": content["model"]["vocab"],
             }
         if kind == "unigram":
-            content["model"]["vocab"] = ordered(content["model"]["vocab"], alphabet)
+            content["model"]["vocab"] = ordered(content["model"]["vocab"], alphabet, size)
         return cls(json.dumps(content, ensure_ascii=False))
 
     def vocabulary(self) -> Vocabulary:
@@ -100,7 +101,13 @@ class Subwords:
         return Vocabulary(
             FIRST + len(self.pieces),
             paces=(False,) * FIRST + tuple(piece.startswith(BLANK) for piece in self.pieces),
+            fingerprint=self.fingerprint,
         )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A SHA-256 of the pieces in their order."""
+        return sha256("\n".join(self.pieces).encode()).hexdigest()
 
     def word(self, word: str) -> tuple[int, ...]:
         """The ids of the pieces of one word."""
@@ -176,22 +183,28 @@ class Subwords:
         return [bytes(number[letter] for letter in piece) for piece in self.pieces]
 
 
-def ordered(scored: list[list[Any]], alphabet: Iterable[str]) -> list[list[Any]]:
+def ordered(scored: list[list[Any]], alphabet: Iterable[str], size: int) -> list[list[Any]]:
     """A unigram vocabulary by score, then by letters, and at its end the letters it can do without.
 
+    It has at most ``size`` pieces, but all letters: the library may give more.
     The library has equals, and those letters, in another order each time; its sums are equal to
-    nine digits or so. Those letters are told by their scores, each ``STEP`` below the one before.
+    nine digits or so. Those letters are told by their scores, each ``STEP`` above the one before,
+    from the lowest score that there is; a letter in use that has such a score is one of them.
     """
-    letters = sorted((score, piece) for piece, score in scored if len(piece) == 1)
-    spare = {piece for _, piece in letters[:1]}
-    for (below, _), (score, piece) in pairwise(letters):
-        if abs(score - below - STEP) > STEP / 100:
-            break
-        spare.add(piece)
+    lowest = min(score for _, score in scored)
+    steps: dict[int, list[str]] = {}
+    for piece, score in scored:
+        step = round((score - lowest) / STEP)
+        if len(piece) == 1 and abs(score - lowest - step * STEP) < STEP / 100:
+            steps.setdefault(step, []).append(piece)
+    spare = {piece for step in takewhile(steps.__contains__, count()) for piece in steps[step]}
     known = [[piece, round(score, 6)] for piece, score in scored if piece not in spare]
     known.sort(key=lambda entry: (-entry[1], entry[0]))
-    lowest = known[-1][1] if known else 0.0
-    lacking = sorted(set(alphabet) - {piece for piece, _ in known})
+    letters_of_all = set(alphabet)
+    longer = [piece for piece, _ in known if len(piece) > 1]
+    without = set(longer[max(0, size - len(letters_of_all)) :])
+    known = [entry for entry in known if entry[0] not in without]
+    lacking = sorted(letters_of_all - {piece for piece, _ in known})
     return known + [[letter, round(lowest - n * STEP, 6)] for n, letter in enumerate(lacking, 1)]
 
 

@@ -19,6 +19,8 @@ from seqtrans_tasks.pairs.task import Pair, Pairs
 VARIANT = re.compile(r"\(\d+\)$")
 """What follows a word of the CMU dictionary from its second pronunciation on."""
 COMMENT = re.compile(r"\s#.*$")
+SKIPPED = re.compile(r"\s*$|;;;|#(\s|#|$)")
+"""Blank lines and comments; the words of CMUdict begin with # as well, such as #HASH-MARK."""
 
 
 class G2p(Pairs):
@@ -27,7 +29,7 @@ class G2p(Pairs):
     maximise: ClassVar[bool] = False
 
     def read_part(self, part: Part) -> Iterator[Chunk]:
-        if isinstance(part, Table) and ".tsv" not in part.path.suffixes:
+        if isinstance(part, Table) and ".tsv" not in part.path.name.lower():
             return dictionary(part)
         return super().read_part(part)
 
@@ -58,14 +60,18 @@ def dictionary(part: Table) -> Iterator[Chunk]:
     """The entries of a dictionary in the format of CMUdict, old or new.
 
     A line is a word, blanks, and phones; from a second pronunciation on the word ends in (2), (3),
-    … Lines that begin with ;;; or #, and what follows a # after a blank, are comments. Raises
-    ``DataError`` for a word without phones.
+    … Lines that begin with ;;; or with # and a blank, and what follows a # after a blank, are
+    comments. Raises ``DataError`` for a word without phones.
     """
     path: Path = part.path
     for read in lines(path):
-        words, pronunciations = [], []
+        words: list[str] = []
+        pronunciations: list[str] = []
         for number, line in enumerate(read.lines, start=read.first):
-            if line.startswith((";;;", "#")) or not line.strip():
+            if SKIPPED.match(line):
+                if words:  # what follows isn't on the next line
+                    yield Chunk(part, number - len(words), words, pronunciations, read.done)
+                    words, pronunciations = [], []
                 continue
             word, *phones = COMMENT.sub("", line).split()
             if not phones:
@@ -73,4 +79,5 @@ def dictionary(part: Table) -> Iterator[Chunk]:
             words.append(VARIANT.sub("", word).lower())
             pronunciations.append(" ".join(phones))
         if words:
-            yield Chunk(part, read.first, words, pronunciations, read.done)
+            first = read.first + len(read.lines) - len(words)
+            yield Chunk(part, first, words, pronunciations, read.done)

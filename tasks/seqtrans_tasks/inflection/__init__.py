@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqtrans_tasks.pairs import Level, PairsSettings
 
@@ -19,3 +19,12 @@ class InflectionSettings(PairsSettings):
     features_column: int = Field(3, ge=1, description="the number of the column of features")
     level: Level = Field("symbols", description="what the units are: letters and features")
     shared: bool = Field(True, description="one vocabulary for both sides")
+
+    @model_validator(mode="after")
+    def _own_score(self) -> InflectionSettings:
+        if self.metric != "bleu" or self.lowercase or self.ter:
+            raise ValueError(
+                "task.metric, task.lowercase and task.ter have no effect: forms are scored by "
+                "exact match and edit distance"
+            )
+        return self

@@ -15,7 +15,7 @@ from seqtrans.task import Comparison, Score, Vocabulary
 from seqtrans_tasks.inflection import InflectionSettings
 from seqtrans_tasks.pairs.reading import Chunk, Part, Table, rows
 from seqtrans_tasks.pairs.task import Pair, Pairs
-from seqtrans_tasks.pairs.units import UNKNOWN, Inventory
+from seqtrans_tasks.pairs.units import UNKNOWN, Inventory, Units
 
 BLANK = "␣"
 """How a blank inside a lemma or form stands among the symbols."""
@@ -42,14 +42,11 @@ class Inflection(Pairs):
 
     @property
     def source_vocabulary(self) -> Vocabulary:
-        found = super().source_vocabulary
-        if not isinstance(self.source, Inventory):
-            return found
-        # A feature stands at the end of the lemma, and isn't a letter of it.
-        features = [len(unit) > 1 and unit.startswith(FEATURE) for unit in self.source.units]
-        return replace(
-            found, paces=(False,) * UNKNOWN + (True, *(not feature for feature in features))
-        )
+        return vocabulary(self.source)
+
+    @property
+    def target_vocabulary(self) -> Vocabulary:
+        return vocabulary(self.target)
 
     def read(self, line: str) -> str:
         lemma, tab, features = super().read(line).partition("\t")
@@ -78,6 +75,18 @@ class Inflection(Pairs):
         return compare_words(split, forms(examples), ("exact match", "edit distance"))
 
 
+def vocabulary(units: Units) -> Vocabulary:
+    """The vocabulary of units. A feature stands at the end of the lemma, and isn't a letter of it.
+
+    Both sides have it so, since a vocabulary that they share is one.
+    """
+    found = units.vocabulary()
+    if not isinstance(units, Inventory):
+        return found
+    features = [len(unit) > 1 and unit.startswith(FEATURE) for unit in units.units]
+    return replace(found, paces=(False,) * UNKNOWN + (True, *(not feature for feature in features)))
+
+
 def forms(examples: Sequence[Pair]) -> list[list[list[str]]]:
     """The letters of the right forms of each example."""
     return [[target.split() for target in example.targets] for example in examples]
@@ -90,5 +99,5 @@ def spell(word: str) -> str:
 
 def question(lemma: str, features: str) -> str:
     """A lemma and its features as symbols."""
-    marked = (f"{FEATURE}{feature.strip()}" for feature in features.split(";") if feature.strip())
-    return " ".join([spell(lemma), *marked])
+    given = (BLANK.join(feature.split()) for feature in features.split(";"))
+    return " ".join([spell(lemma), *(f"{FEATURE}{feature}" for feature in given if feature)])

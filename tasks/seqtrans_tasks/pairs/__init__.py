@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from seqtrans.settings import Settings
 
 Level = Literal["subword", "character", "word", "symbols"]
+BYTES = 256
 
 
 class PairsSettings(Settings):
@@ -144,6 +145,20 @@ class PairsSettings(Settings):
         if self.dropout and not (learnt and self.subwords == "bpe"):
             raise ValueError(
                 "task.dropout has no effect without task.level=subword and task.subwords=bpe"
+            )
+        if self.ter and self.metric != "bleu":
+            raise ValueError("task.ter has no effect without task.metric=bleu")
+        if self.lowercase and self.metric == "exact":
+            raise ValueError("task.lowercase has no effect with task.metric=exact")
+        if self.shared and len(set(self.levels)) > 1:
+            raise ValueError(
+                f"task.shared needs the same level on both sides, which are {self.levels[0]} and "
+                f"{self.levels[1]}; give task.shared=false"
+            )
+        if learnt and self.vocabulary < BYTES:
+            raise ValueError(
+                f"task.vocabulary must be {BYTES} or more for sub-words, of which one for each "
+                "byte is there always"
             )
         if self.unknown and "subword" in self.levels:
             raise ValueError("task.unknown has no effect on sub-words, which leave none unknown")

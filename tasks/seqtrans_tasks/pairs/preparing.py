@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,9 @@ from seqtrans.errors import DataError
 from seqtrans.reporting import measuring
 from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.pairs.account import Account, Filters, sift
-from seqtrans_tasks.pairs.reading import Chunk, Part, bytes_of
+from seqtrans_tasks.pairs.reading import Chunk, Part, bytes_of, files_of
 from seqtrans_tasks.pairs.repeats import Hashes, Overlap, Repeats, hashes, pair_hashes
-from seqtrans_tasks.pairs.units import Units, from_json, learn, normaliser
+from seqtrans_tasks.pairs.units import EOS, Units, from_json, learn, normaliser
 
 Read = Callable[[Part], Iterator[Chunk]]
 """How a part is read: `reading.chunks`, or what another task has instead."""
@@ -39,6 +41,8 @@ SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 IDS = np.dtype(np.int32)
 Ids = NDArray[np.int32]
+END = np.array([EOS], IDS).tobytes()
+"""What ends every source, packed."""
 WORTH = 50_000
 """Pairs from which on it is worth the time to start more processes."""
 
@@ -111,6 +115,8 @@ class Encoded:
     """A chunk as ids, what is kept of it, and what became of the rest."""
 
     sides: tuple[tuple[Ids, Array], tuple[Ids, Array]]
+    units: tuple[Array, Array]
+    """The lengths of what is kept, without what ends a source."""
     account: Account
     kept: Array
     pairs: Hashes
@@ -157,7 +163,8 @@ class Encoder:
             overlap = Overlap(*self.held_out)
             overlap.look(hashes(chunk.source)[kept], pairs)
         return Encoded(
-            (joined(sources, kept, lengths[0]), joined(targets, kept, lengths[1])),
+            (joined(sources, kept, END), joined(targets, kept)),
+            (lengths[0][kept], lengths[1][kept]),
             account,
             kept,
             pairs,
@@ -178,10 +185,11 @@ class Encoder:
         vars(self).update({**state, "source": source, "target": target})
 
 
-def joined(rows: list[bytes], kept: Array, lengths: Array) -> tuple[Ids, Array]:
-    """The packed rows ``kept`` end to end, and their lengths."""
-    chosen = rows if len(kept) == len(rows) else [rows[i] for i in kept.tolist()]
-    return np.frombuffer(b"".join(chosen), IDS), lengths[kept]
+def joined(rows: list[bytes], kept: Array, end: bytes = b"") -> tuple[Ids, Array]:
+    """The packed rows ``kept`` end to end, ``end`` after each of them, and their lengths."""
+    chosen = [rows[i] + end for i in kept.tolist()]
+    lengths = np.fromiter(map(len, chosen), np.int64, len(chosen)) // IDS.itemsize
+    return np.frombuffer(b"".join(chosen), IDS), lengths
 
 
 _encoder: Encoder
@@ -191,6 +199,16 @@ _encoder: Encoder
 def _begin(encoder: Encoder) -> None:
     global _encoder
     _encoder = encoder
+    # Ctrl-C is the parent's matter; and if that is killed, nobody else would end this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _encode(job: Job) -> Encoded:
@@ -234,7 +252,7 @@ class Split:
         self.account += done.account
         for i in done.kept.tolist():
             self.digest.update(f"{chunk.source[i]}\n{chunk.target[i]}\n".encode())
-        for side, (_, lengths) in enumerate(done.sides):
+        for side, lengths in enumerate(done.units):
             self.units[side] += int(lengths.sum())
             self.longest[side] = max(self.longest[side], int(lengths.max(initial=0)))
 
@@ -275,8 +293,7 @@ def prepare(
         else:
             continue
         splits[name], hashed = hold(chunks, encoder, folder, name)
-        if parts[name]:
-            seen.append(hashed)
+        seen.append(hashed)
     held_out = None
     if seen:
         sources, pairs = (np.concatenate(side) for side in zip(*seen, strict=True))
@@ -294,7 +311,10 @@ def prepare(
 def hold(
     chunks: Iterable[Chunk], encoder: Encoder, folder: Path, name: str
 ) -> tuple[Split, tuple[Hashes, Hashes]]:
-    """Write the lines of dev or test; what they are, and the hashes of sources and pairs."""
+    """Write the lines of dev or test; what they are, and the hashes of sources and pairs.
+
+    Raises ``DataError`` if there are none.
+    """
     split, sources, pairs = Split(), [], []
     with ExitStack() as stack:
         files = [
@@ -307,6 +327,8 @@ def hold(
                 file.writelines(f"{line}\n" for line in lines)
             sources.append(hashes(chunk.source))
             pairs.append(pair_hashes(chunk.source, chunk.target))
+    if not pairs:
+        raise DataError(f"{name} has no pairs.")
     return split, (np.concatenate(sources), np.concatenate(pairs))
 
 
@@ -348,8 +370,8 @@ def write(
     split, repeats, total = Split(), Repeats(), sum(found.sizes)
     overlap = None if encoder.held_out is None else Overlap(*encoder.held_out)
     largest = max(units.vocabulary().size for units in (encoder.source, encoder.target))
-    processes = 1 if total < WORTH else len(os.sched_getaffinity(0))
-    sizes: list[int] = []
+    processes = 1 if total < WORTH else cores()
+    sizes = [0] * len(parts)
     with (
         Writer(folder, largest) as writer,
         measuring("encoding", sum(map(bytes_of, parts))) as done,
@@ -361,7 +383,6 @@ def write(
             repeats.add(result.pairs)
             if overlap is not None and result.overlap is not None:
                 overlap += result.overlap
-            sizes += [0] * (part + 1 - len(sizes))
             sizes[part] += len(result.kept)
             done(chunk.done)
     facts = {"parts": sizes, "repeats": int(repeats.found().sum())}
@@ -383,10 +404,16 @@ class Job:
 def numbered(
     parts: Sequence[Part], read: Read, found: Survey, hidden: Hidden | None
 ) -> Iterator[Job]:
-    """The chunks of all parts, each with its place."""
-    first = 0
+    """The chunks of all parts, each with its place.
+
+    Raises ``DataError`` if a part isn't what it was in the first reading.
+    """
+    first = end = 0
     for number, part in enumerate(parts):
+        end += found.sizes[number]
         for chunk in read(part):
+            if first + len(chunk) > end:
+                refuse_changed(part)
             here = slice(first, first + len(chunk))
             yield Job(
                 number,
@@ -395,6 +422,24 @@ def numbered(
                 None if hidden is None else hidden.flags(first, len(chunk)),
             )
             first += len(chunk)
+        if first != end:
+            refuse_changed(part)
+
+
+def refuse_changed(part: Part) -> NoReturn:
+    """Raises ``DataError`` for a part that has changed since it was first read."""
+    names = " or ".join(map(str, files_of(part)))
+    raise DataError(
+        f"{names} has changed while it was prepared: its pairs are not as many as a moment ago; "
+        "start again when nobody writes it."
+    )
+
+
+def cores() -> int:
+    """How many processor cores there are for this process."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -146,12 +146,15 @@ def bytes_of(part: Part) -> int:
     return sum(path.stat().st_size for path in files_of(part))
 
 
-def check(parts: Iterable[Part]) -> None:
-    """Read parts to their ends. Raises ``DataError`` with a line for each that can't be used."""
+def check(parts: Iterable[Part], read: Callable[[Part], Iterator[Chunk]] | None = None) -> None:
+    """Read parts to their ends, by :func:`chunks` or in another way.
+
+    Raises ``DataError`` with a line for each that can't be used.
+    """
     wrong: dict[str, None] = {}
     for part in parts:
         try:
-            for _ in chunks(part):
+            for _ in (read or chunks)(part):
                 pass
         except DataError as error:
             wrong[str(error)] = None

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from seqtrans.corpus import Corpus, Ragged
-from seqtrans.data import read_json, split_lines
+from seqtrans.data import read_json
 from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Task, Vocabulary
 from seqtrans_tasks.pairs import PairsSettings, reading
 from seqtrans_tasks.pairs.account import Account
 from seqtrans_tasks.pairs.preparing import SIDES, SPLITS, prepare, write_json
 from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table
-from seqtrans_tasks.pairs.units import Units, from_json, normaliser
-
-EOS = 2
-"""The id that ends every source, so that none is empty."""
+from seqtrans_tasks.pairs.units import EOS, Pieces, Units, from_json, normaliser
 
 
 @dataclass(frozen=True)
@@ -69,18 +67,29 @@ class Pairs(Task):
         """What the data is called in results."""
         if self.settings.title is not None:
             return self.settings.title
-        part = self.parts("train")[0]
-        return reading.files_of(part)[0].resolve().parent.name
+        named = next((parts for split in SPLITS if (parts := self.parts(split))), None)
+        if named is None:
+            return "pairs"
+        return reading.files_of(named[0])[0].resolve().parent.name
 
-    def prepare(self, folder: Path) -> None:
+    def all_parts(self) -> dict[str, list[Part]]:
+        """The files of all splits. Raises ``DataError`` if there are none to train on."""
         parts = {split: self.parts(split) for split in SPLITS}
         if not parts["train"]:
             raise DataError(
                 "there is nothing to train on; name two files by task.train_source=FILE "
                 "task.train_target=FILE, or a table by task.train=FILE.tsv."
             )
-        summary = prepare(parts, self.read_part, self.settings, folder)
+        return parts
+
+    def prepare(self, folder: Path) -> None:
+        summary = prepare(self.all_parts(), self.read_part, self.settings, folder)
         write_json(folder / "summary.json", {"name": self.name(), **summary})
+
+    def examine(self, folder: Path) -> Iterator[str]:
+        # All files that can't be read are told at once; preparing would stop at the first.
+        reading.check(chain.from_iterable(self.all_parts().values()), self.read_part)
+        yield from super().examine(folder)
 
     def open(self, folder: Path) -> None:
         self.folder = folder
@@ -97,6 +106,9 @@ class Pairs(Task):
 
     def open_split(self, split: str, folder: Path) -> None:
         parts = self.parts(split) if split in SPLITS else []
+        if split == "dev" and not parts:  # it is held out of train
+            super().open_split(split, folder)
+            return
         if not parts:
             raise DataError(f"the data {self.name()} has no split {split!r}.")
         pairs = [
@@ -125,8 +137,9 @@ class Pairs(Task):
             self.check_split(split)
             if split == "train":
                 return Decoded(self.corpus, self.source, self.target)
+            # As they were written: a CR or a BOM that is still there belongs to the text.
             sides = [
-                split_lines((path := self.folder / f"{split}.{side}").read_bytes(), str(path))
+                (self.folder / f"{split}.{side}").read_bytes().decode().split("\n")[:-1]
                 for side in SIDES
             ]
             pairs = [Pair(source, (target,)) for source, target in zip(*sides, strict=True)]
@@ -153,21 +166,21 @@ class Pairs(Task):
             return corpus
         random = Random(f"{seed} {epoch}")
         if settings.dropout:
-            encode = [self.varied(units, random) for units in (self.source, self.target)]
-            pairs = (
-                ([*encode[0](pair.source), EOS], encode[1](pair.target))
-                for pair in Decoded(corpus, self.source, self.target)
-            )
-            corpus = Corpus.of(pairs)
+            sources = self.varied(corpus.sources, self.source, random, [EOS])
+            corpus = Corpus(sources, self.varied(corpus.targets, self.target, random, []))
         if settings.unknown and self.source.unknown is not None:
             corpus = Corpus(self.hidden(corpus.sources, random), corpus.targets)
         return Corpus(corpus.sources, corpus.targets, self.corpus.mixture)
 
-    def varied(self, units: Units, random: Random) -> Callable[[str], list[int]]:
-        """How a side is encoded in an epoch of BPE-dropout."""
+    def varied(self, side: Ragged, units: Units, random: Random, end: list[int]) -> Ragged:
+        """A side as an epoch of BPE-dropout has it, ``end`` after each text."""
         if units.level != "subword":
-            return units.encode
-        return units.varied(self.settings.dropout, random)
+            return side
+        encode = units.varied(self.settings.dropout, random)
+        return Ragged.of(
+            np.array([*encode(units.decode(side[i].tolist())), *end], np.int32)
+            for i in range(len(side))
+        )
 
     def hidden(self, sources: Ragged, random: Random) -> Ragged:
         """The sources, some of their units unknown."""
@@ -192,11 +205,20 @@ class Pairs(Task):
     def encode_target(self, example: Pair) -> list[int]:
         return self.target.encode(example.target)
 
+    def encode_prefix(self, text: str, input: str) -> list[int]:
+        return self.target.encode(text)
+
     def decode(self, ids: Sequence[int], input: str) -> str:
         return "" if not input.strip() else self.target.decode(ids)
 
     def reference(self, example: Pair) -> str:
         return example.target
+
+    def units(self, ids: Sequence[int], side: Literal["source", "target"]) -> list[str]:
+        known = self.source if side == "source" else self.target
+        # Of a text the blank before its first word is left off; that of a unit is to be seen.
+        text = known.subwords.decode if isinstance(known, Pieces) else known.decode
+        return [text([id]) for id in ids]
 
     def write(self, output: str) -> str:
         return output.replace("\n", " ")  # which a model may write; a line stays a line

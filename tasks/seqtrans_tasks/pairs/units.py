@@ -13,8 +13,9 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from hashlib import sha256
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from seqtrans.errors import DataError
 from seqtrans.task import Vocabulary
@@ -23,6 +24,8 @@ from seqtrans_tasks.subwords import FIRST, REMEMBERED, Kind, Subwords
 
 PACKED: Final = "i"
 """The type of packed ids, of four bytes."""
+EOS = 2
+"""The id that ends every source, so that none is empty."""
 UNKNOWN = FIRST
 """The id of what has no other, where there may be such."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -62,16 +65,25 @@ class Units(ABC):
 
 
 class Known(dict[str, bytes]):
-    """What was encoded before; anything else is, when it is asked for."""
+    """What was encoded lately; anything else is, when it is asked for.
+
+    When it is full it starts anew, and what is asked for again is taken over from what was there
+    before: so the frequent stays.
+    """
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         super().__init__()
         self.encode = encode
+        self.before: dict[str, bytes] = {}
 
     def __missing__(self, run: str) -> bytes:
         if len(self) >= REMEMBERED:
+            self.before = dict(self)
             self.clear()
-        ids = self[run] = array(PACKED, self.encode(run)).tobytes()
+        ids = self.before.pop(run, None)
+        if ids is None:
+            ids = array(PACKED, self.encode(run)).tobytes()
+        self[run] = ids
         return ids
 
 
@@ -88,7 +100,9 @@ class Pieces(Units):
     def __init__(self, subwords: Subwords, pattern: str) -> None:
         self.subwords, self.pattern = subwords, pattern
         self.words = re.compile(pattern).findall
-        self.known = Known(lambda run: subwords.encode(self.words(f" {run}")))
+        self.known = Known(self.looked_up)
+        self.pieces = subwords.tokenizer.model.tokenize
+        self.letters = dict(enumerate(subwords.alphabet))
 
     @classmethod
     def learn(cls, texts: Iterable[str], size: int, kind: Kind) -> Pieces:
@@ -99,6 +113,8 @@ class Pieces(Units):
         for text in texts:
             if text:
                 counts.update(text.split(" "))
+        if not counts:
+            raise nothing_to_learn("subword")
         # In an order of their own, since sets of texts in another order have the same sub-words.
         repeated = (
             word for run in sorted(counts) for word in find(f" {run}") for _ in range(counts[run])
@@ -107,13 +123,23 @@ class Pieces(Units):
 
     def vocabulary(self) -> Vocabulary:
         size = FIRST + len(self.subwords.pieces)
-        return Vocabulary(size, paces=(False,) * FIRST + (True,) * (size - FIRST))
+        paces = (False,) * FIRST + (True,) * (size - FIRST)
+        return Vocabulary(size, paces=paces, fingerprint=self.subwords.fingerprint)
 
     def encode(self, text: str) -> list[int]:
         return list(memoryview(self.packed(text)).cast(PACKED))
 
     def packed(self, text: str) -> bytes:
         return b"".join(map(self.known.__getitem__, text.split(" "))) if text else b""
+
+    def looked_up(self, run: str) -> list[int]:
+        """The ids of what stands between two blanks, by the model itself: `Subwords.encode` keeps
+        words at hand, of which there are nearly as many."""
+        return [
+            FIRST + piece.id
+            for word in self.words(f" {run}")
+            for piece in self.pieces(word.encode().decode("latin-1").translate(self.letters))
+        ]
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.subwords.decode(ids).removeprefix(" ")
@@ -150,7 +176,9 @@ class Inventory(Units):
 
     def vocabulary(self) -> Vocabulary:
         size = UNKNOWN + 1 + len(self.units)
-        return Vocabulary(size, paces=(False,) * FIRST + (True,) * (size - FIRST))
+        paces = (False,) * FIRST + (True,) * (size - FIRST)
+        fingerprint = sha256("\n".join(self.units).encode()).hexdigest()
+        return Vocabulary(size, paces=paces, fingerprint=fingerprint)
 
     def encode(self, text: str) -> list[int]:
         known = self.ids
@@ -176,6 +204,8 @@ def from_json(content: Any) -> Units:
     try:
         if content["level"] == "subword":
             return Pieces(Subwords(content["subwords"]), content["pattern"])
+        if content["level"] not in get_args(Level):
+            raise KeyError(content["level"])
         return Inventory(content["level"], content["units"])
     except (KeyError, TypeError) as error:
         raise DataError(f"these are no units: {error!r}.") from None
@@ -187,8 +217,13 @@ def learn(texts: Iterable[str], level: Level, size: int, kind: Kind) -> Units:
         return Pieces.learn(texts, size, kind)
     units = Inventory.learn(texts, size, level)
     if not units.units:
-        raise DataError(f"there are no {level} units to learn: all texts are blank.")
+        raise nothing_to_learn(level)
     return units
+
+
+def nothing_to_learn(level: Level) -> DataError:
+    """What is raised if there are no units in the texts."""
+    return DataError(f"there are no {level} units to learn: all texts are blank.")
 
 
 def splitter(level: Level) -> Callable[[str], list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from seqtrans.task import Score
@@ -41,9 +40,9 @@ class Wmt(Pairs):
             return self.layout.download
         return super().name()
 
-    def prepare(self, folder: Path) -> None:
+    def all_parts(self) -> dict[str, list[Part]]:
         self.found(split for split in SPLITS if not self.named(split))
-        super().prepare(folder)
+        return super().all_parts()
 
     def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
         """BLEU by sacreBLEU, with chrF, the paper's kind of BLEU and, if asked for, TER."""

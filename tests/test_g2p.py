@@ -1,0 +1,165 @@
+"""Letters to phones: tables and dictionaries, several pronunciations, and their score."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqtrans.errors import DataError, SettingsError
+from seqtrans.settings import fill
+from seqtrans_tasks.g2p import G2pSettings
+from seqtrans_tasks.g2p.task import G2p, dictionary
+from seqtrans_tasks.pairs.reading import Table
+from seqtrans_tasks.pairs.task import Pair
+
+DICTIONARY = """\
+;;; # CMUdict 0.7b
+;;; more of the head
+# and a new one's
+##
+
+'BOUT  B AW1 T
+#HASH-MARK  HH AE1 SH M AA2 R K
+A  AH0
+A(1)  EY1
+A(10)  AA1
+
+;;; a comment on the way
+aalborg ao1 l b ao r g # place, danish
+aalborg(2) aa1 l b ao r g
+a(b)c ey1 b iy1 s iy1
+d'art\td aa1 r t
+"""
+WORDS = [
+    ("'bout", "B AW1 T"),
+    ("#hash-mark", "HH AE1 SH M AA2 R K"),
+    ("a", "AH0"),
+    ("a", "EY1"),
+    ("a", "AA1"),
+    ("aalborg", "ao1 l b ao r g"),
+    ("aalborg", "aa1 l b ao r g"),
+    ("a(b)c", "ey1 b iy1 s iy1"),
+    ("d'art", "d aa1 r t"),
+]
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def prepared(folder: Path, **given: Any) -> G2p:
+    task = G2p(G2pSettings(**given))
+    target = folder / "task"
+    target.mkdir()
+    task.prepare(target)
+    opened = G2p(task.settings)
+    opened.open(target)
+    return opened
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_dictionary(tmp_path: Path, ending: str) -> None:
+    path = written(tmp_path / "cmudict.dict", DICTIONARY.replace("\n", ending))
+    found = list(dictionary(Table(path, 1, 2)))
+    pairs = [pair for chunk in found for pair in zip(chunk.source, chunk.target, strict=True)]
+    assert pairs == WORDS
+    # Each pair has the number of its line, whatever was skipped before it.
+    numbers = [chunk.first + place for chunk in found for place in range(len(chunk))]
+    lines = DICTIONARY.split("\n")
+    for number, (word, _) in zip(numbers, WORDS, strict=True):
+        assert lines[number - 1].lower().startswith(word)
+
+
+def test_a_word_without_phones(tmp_path: Path) -> None:
+    path = written(tmp_path / "words.dict", ";;; head\na  AH0\nb # B\n")
+    with pytest.raises(DataError) as caught:
+        list(dictionary(Table(path, 1, 2)))
+    assert str(caught.value) == f"{path}, line 3: a word without phones: 'b # B'."
+
+
+def test_a_dictionary_of_comments(tmp_path: Path) -> None:
+    train = written(tmp_path / "train.tsv", "ab\tx y\n" * 3)
+    dev = written(tmp_path / "dev.dict", ";;; nothing\n")
+    with pytest.raises(DataError) as caught:
+        prepared(tmp_path, train=(train,), dev=(dev,))
+    assert str(caught.value) == "dev has no pairs."
+
+
+@pytest.mark.parametrize("name", ["dev.tsv", "dev.TSV", "dev.tsv.gz"])
+def test_tables_are_no_dictionaries(tmp_path: Path, name: str) -> None:
+    train = written(tmp_path / "train.tsv", "Ab(1)\tx y\n# a\tz\n")
+    dev = written(tmp_path / name, "Ab(1)\tx # y\n")
+    task = prepared(tmp_path, train=(train,), dev=(dev,))
+    assert task.examples("dev") == [Pair("Ab(1)", ("x # y",))]
+    assert list(task.examples("train")) == [Pair("Ab(1)", ("x y",)), Pair("# a", ("z",))]
+
+
+def test_every_pronunciation_is_learnt_and_any_is_right(tmp_path: Path) -> None:
+    path = written(tmp_path / "cmudict", DICTIONARY)
+    task = prepared(tmp_path, train=(path,), dev=(path,))
+    assert [(pair.source, pair.target) for pair in task.examples("train")] == WORDS
+    examples = task.examples("dev")
+    assert [example.source for example in examples] == list(dict(WORDS))
+    assert examples[2] == Pair("a", ("AH0", "EY1", "AA1"))
+    right = [example.targets[-1] for example in examples]
+    score = task.score(right, examples)
+    assert (score.metric, score.value) == ("WER", 0)
+    wrong = task.score(["", *right[1:]], examples)
+    assert wrong.value == pytest.approx(100 / 6)
+    assert wrong.figures["PER"] == pytest.approx(100 * 3 / wrong.figures["symbols"])
+    assert not task.maximise
+    assert task.compare({"a": right, "b": ["", *right[1:]]}, examples).report
+    assert task.data("dev") == task.data("train")
+
+
+def test_accents_come_off_their_letters(tmp_path: Path) -> None:
+    train = written(tmp_path / "train.tsv", "\u00e9t\u00e9\te t e\n\uac00\tk a\n")
+    task = prepared(tmp_path, train=(train,), dev=(train,))
+    for line in ("\u00e9t\u00e9", "e\u0301te\u0301"):
+        assert task.source.decode(task.encode_source(line).tolist()) == "e\u0301te\u0301"
+    assert task.source.decode(task.encode_source("\uac00").tolist()) == "\u1100\u1161"
+    assert task.examples("dev")[0] == Pair("\u00e9t\u00e9", ("e t e",))
+    assert task.decode(task.encode_target(Pair("x", ("e t e",))), "x") == "e t e"
+    assert task.training(0, 1).sources[0].tolist() == task.encode_source("\u00e9t\u00e9").tolist()
+
+
+@pytest.mark.parametrize("given", [{"metric": "exact"}, {"lowercase": "true"}, {"ter": "true"}])
+def test_it_has_a_score_of_its_own(given: dict[str, str]) -> None:
+    with pytest.raises(SettingsError) as caught:
+        fill(G2pSettings, given, "task")
+    assert str(caught.value) == (
+        "task: task.metric, task.lowercase and task.ter have no effect: phones are scored by "
+        "word and phone error rate"
+    )
+
+
+def test_all_that_is_wrong_at_once(tmp_path: Path) -> None:
+    train = written(tmp_path / "train.dict", "a ah0\nb\n")
+    dev = written(tmp_path / "dev.tsv", "a ah0\n")
+    with pytest.raises(DataError) as caught:
+        list(G2p(G2pSettings(train=(train,), dev=(dev,))).examine(tmp_path))
+    assert str(caught.value).splitlines() == [
+        f"{train}, line 2: a word without phones: 'b'.",
+        f"{dev}, line 1: needs 2 columns, separated by tabs, and has 1: 'a ah0'.",
+    ]
+
+
+@pytest.mark.parametrize("language", ["kor", "fre", "vie"])
+def test_the_real_tables(shared: Path, tmp_path: Path, language: str) -> None:
+    folder = shared / "data" / "sigmorphon2020-g2p"
+    given = {
+        split: (folder / split / f"{language}_{split}.tsv",) for split in ("train", "dev", "test")
+    }
+    task = prepared(tmp_path, **given)
+    counts = {split: facts["account"]["read"] for split, facts in task.summary["splits"].items()}
+    assert counts == {"train": 3600, "dev": 450, "test": 450}
+    assert task.summary["splits"]["train"]["account"]["dropped"] == {}
+    assert len(task.examples("train")) == 3600
+    for example in task.examples("test"):
+        assert task.source.decode(task.encode_source(example.source).tolist()) is not None
+    test = task.examples("test")
+    assert task.score([example.target for example in test], test).value == 0
