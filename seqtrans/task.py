@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from seqtrans.errors import DataError
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 class Vocabulary:
     """All that the engine knows of a vocabulary: its size, and which three ids are special.
 
+    ``fingerprint`` tells apart vocabularies of which the same ids stand for other things, such as a
+    SHA-256 of the symbols in their order: models are averaged only where it is the same.
+
     ``paces``, if given, has one flag for each id: does it bring the reader one unit further along
     the input that both sides share (a word begins; a word is consumed)? It feeds ``model.pace``.
     """
@@ -34,6 +37,7 @@ class Vocabulary:
     bos: int = 1
     eos: int = 2
     paces: tuple[bool, ...] | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,10 @@ class Task(ABC):
     def encode_target(self, example: Any) -> Sequence[int]:
         """Ids [T] of the target, without bos and eos."""
 
+    def encode_prefix(self, text: str, input: Any) -> Sequence[int]:
+        """Ids of what an output is to begin with, written as a line. Raises ``DataError``."""
+        raise DataError(f"{type(self).__name__} takes no prefix.")
+
     @abstractmethod
     def decode(self, ids: Sequence[int], input: Any) -> Any:
         """The output that ``ids`` stand for, given the input.
@@ -207,6 +215,20 @@ class Task(ABC):
     def recover(self, line: str, example: Any) -> Any:
         """The output that :meth:`publish` wrote. Raises ``DataError`` if it fits no ``example``."""
         return line
+
+    def units(self, ids: Sequence[int], side: Literal["source", "target"]) -> list[str]:
+        """What each id stands for, to be read beside a map of attention; by default its number.
+
+        Joined they need not give the text back. A blank before a unit says that a word begins.
+        """
+        return [str(id) for id in ids]
+
+    def read_target(self, line: str) -> Sequence[int]:
+        """Ids of a target from a line as :meth:`write` gives, without bos and eos.
+
+        Raises ``DataError`` if it is none.
+        """
+        return self.encode_target(self.example(line))
 
     def draw(self, output: Any) -> str:
         """The output drawn for a terminal."""
