@@ -212,3 +212,21 @@ def test_one_process_holds_a_folder(tmp_path: Path) -> None:
     with pytest.raises(SeqtransError) as error, alone(tmp_path / "file/run"):
         pass
     assert str(error.value) == f"{tmp_path / 'file/run'} can't be written: Not a directory."
+
+
+def test_of_a_large_file_the_size_alone_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with whole_folder(tmp_path / "corpus") as temporary:
+        (temporary / "ids").write_text("123456789")
+        (temporary / "words").write_text("abc")
+    monkeypatch.setattr("seqtrans.files.LARGE", 5)
+    for name, text, wrong in (
+        ("ids", "987654321", None),
+        ("words", "cba", "the content of words has changed"),
+        ("ids", "1", "ids has 1 bytes, not 9"),
+    ):
+        (tmp_path / "corpus" / name).write_text(text)
+        assert damage(tmp_path / "corpus") == wrong
+        if name == "words":
+            (tmp_path / "corpus" / name).write_text("abc")

@@ -155,7 +155,7 @@ def test_so_do_lists_of_units(level: Level) -> None:
 def test_a_vocabulary_is_no_larger_than_said(kind: Kind, size: int) -> None:
     units = Pieces.learn(TEXTS, size, kind)
     assert 256 <= len(units.subwords.pieces) <= size
-    assert units.vocabulary() == Vocabulary(
+    assert replace(units.vocabulary(), fingerprint="") == Vocabulary(
         FIRST + len(units.subwords.pieces),
         paces=(False,) * FIRST + (True,) * len(units.subwords.pieces),
     )
@@ -166,7 +166,8 @@ def test_a_vocabulary_is_no_larger_than_said(kind: Kind, size: int) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_list_of_units_is_no_longer_than_said(level: Level) -> None:
     units = learn(TEXTS, level, 7, "bpe")
-    assert units.vocabulary() == Vocabulary(11, paces=(False,) * FIRST + (True,) * 8)
+    wanted = Vocabulary(11, paces=(False,) * FIRST + (True,) * 8)
+    assert replace(units.vocabulary(), fingerprint="") == wanted
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from itertools import count, pairwise, takewhile
@@ -30,6 +31,8 @@ STEP = 1e-4
 """By so much the trainer of unigram models has letters without use above each other."""
 REMEMBERED = 500_000
 """So many words are kept at hand; then they are looked up anew."""
+TOGETHER = 4_000
+"""So many words are handed to the library in one text to learn from."""
 DRAWS = 16
 """So many segmentations of a word are drawn for an epoch of BPE-dropout."""
 
@@ -48,9 +51,11 @@ class Subwords:
         self.known: dict[str, tuple[int, ...]] = {}
 
     @classmethod
-    def learn(cls, words: Iterable[str], size: int, kind: Kind = "bpe") -> Subwords:
+    def learn(
+        cls, words: Iterable[str] | Mapping[str, int], size: int, kind: Kind = "bpe"
+    ) -> Subwords:
         """Learn ``size`` pieces, or fewer if the words give no more, from words with their
-        repetitions.
+        repetitions, or from how often each is there.
 
         Byte-pair encoding (Sennrich et al., 2016), a unigram language model (Kudo, 2018), or
         word-pieces: the pieces of the first, but of those that fit always the longest (the library
@@ -73,16 +78,17 @@ class Subwords:
             model = models.BPE()
             trainer = trainers.BpeTrainer(initial_alphabet=alphabet, **common)
         tokenizer = Tokenizer(model)
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         parallelism = os.environ.get("TOKENIZERS_PARALLELISM")
-        if kind == "unigram":  # it isn't the same twice in parallel
-            os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        # In parallel unigram isn't the same twice, and the others take twice the processor time.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
         try:
-            tokenizer.train_from_iterator(words, trainer)
+            tokenizer.train_from_iterator(in_letters(Counter(words)), trainer)
         finally:
             os.environ.pop("TOKENIZERS_PARALLELISM", None)
             if parallelism is not None:
                 os.environ["TOKENIZERS_PARALLELISM"] = parallelism
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         content = json.loads(tokenizer.to_str())
         if kind == "wordpiece":
             content["model"] = {
@@ -206,6 +212,27 @@ def ordered(scored: list[list[Any]], alphabet: Iterable[str], size: int) -> list
     known = [entry for entry in known if entry[0] not in without]
     lacking = sorted(letters_of_all - {piece for piece, _ in known})
     return known + [[letter, round(lowest - n * STEP, 6)] for n, letter in enumerate(lacking, 1)]
+
+
+def in_letters(counts: Mapping[str, int]) -> Iterator[str]:
+    """Words, each as often as it is there, as the letters of their bytes with blanks between them.
+
+    ``TOGETHER`` of them are a text: to hand them over one by one takes longer than to learn.
+    """
+    letters = dict(enumerate(byte_letters()))
+    held: list[str] = []
+    room = TOGETHER
+    for word, number in counts.items():
+        written, left = f"{word.encode().decode('latin-1').translate(letters)} ", number
+        while left:
+            times = min(left, room)
+            held.append(written * times)
+            left, room = left - times, room - times
+            if not room:
+                yield "".join(held)
+                held, room = [], TOGETHER
+    if held:
+        yield "".join(held)
 
 
 def byte_letters() -> list[str]:

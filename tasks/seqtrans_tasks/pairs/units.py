@@ -116,10 +116,11 @@ class Pieces(Units):
         if not counts:
             raise nothing_to_learn("subword")
         # In an order of their own, since sets of texts in another order have the same sub-words.
-        repeated = (
-            word for run in sorted(counts) for word in find(f" {run}") for _ in range(counts[run])
-        )
-        return cls(Subwords.learn(repeated, size, kind), pattern)
+        words: Counter[str] = Counter()
+        for run in sorted(counts):
+            for word in find(f" {run}"):
+                words[word] += counts[run]
+        return cls(Subwords.learn(words, size, kind), pattern)
 
     def vocabulary(self) -> Vocabulary:
         size = FIRST + len(self.subwords.pieces)

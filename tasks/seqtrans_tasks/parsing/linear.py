@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self, get_args
 
 from seqtrans.errors import DataError
@@ -145,7 +146,8 @@ class Linearisation:
         """The vocabulary of the outputs. Leaf symbols pace, since each consumes one word."""
         size = FIRST + len(self.symbols)
         paces = tuple(at in self.leaf_ids for at in range(size))
-        return Vocabulary(size, pad=PAD, bos=BOS, eos=EOS, paces=paces)
+        fingerprint = sha256(" ".join(map(str, self.symbols)).encode()).hexdigest()
+        return Vocabulary(size, PAD, BOS, EOS, paces, fingerprint)
 
     def encode(self, tree: Node) -> list[int]:
         """The ids of a tree, without bos and eos.

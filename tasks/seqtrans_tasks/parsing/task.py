@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, tree
 from seqtrans_tasks.parsing.augment import Variations
 from seqtrans_tasks.parsing.cleaning import Account, Steps, clean
 from seqtrans_tasks.parsing.drawing import draw, svg
-from seqtrans_tasks.parsing.linear import Linearisation, Symbol
+from seqtrans_tasks.parsing.linear import FIRST, Linearisation, Symbol
 from seqtrans_tasks.parsing.parameters import parameters_named
 from seqtrans_tasks.parsing.tags import Tagger
 from seqtrans_tasks.parsing.tree import (
@@ -310,6 +310,14 @@ class Parsing(Task):
     def encode_target(self, example: Node) -> list[int]:
         return self.linearisation.encode(example)
 
+    def encode_prefix(self, text: str, input: Sentence) -> list[int]:
+        """The ids of symbols, such as ``(S (NP DT``, between blanks."""
+        ids = {str(symbol): id for symbol, id in self.linearisation.ids.items()}
+        for symbol in text.split():
+            if symbol not in ids:
+                raise DataError(f"{symbol!r} is no symbol of the trees that were trained on.")
+        return [ids[symbol] for symbol in text.split()]
+
     def tags(self, input: Sentence) -> Sequence[str]:
         """The tags given with a sentence, or else those that its words suggest."""
         return input.tags or self.tagger.tag(input.words)
@@ -373,6 +381,15 @@ class Parsing(Task):
         ):
             raise DataError(f"what follows the tree is no count of repairs: {repairs!r}.")
         return Parse(root, Counter(counts))
+
+    def units(self, ids: Sequence[int], side: Literal["source", "target"]) -> list[str]:
+        if side == "source":
+            return [self.subwords.decode([id]) for id in ids]
+        symbols = self.linearisation.symbols
+        return [str(symbols[id - FIRST]) if id >= FIRST else "" for id in ids]
+
+    def read_target(self, line: str) -> list[int]:
+        return self.encode_target(read_tree(line, "the line"))
 
     def draw(self, output: Parse) -> str:
         return draw(output.tree)
