@@ -10,7 +10,7 @@ from seqtrans.commands import run
 from seqtrans.errors import SettingsError
 from seqtrans.words import did_you_mean, there_are
 
-COMMANDS = ("record", "verify", "board")
+COMMANDS = ("record", "verify", "board", "generate", "preparing")
 """Each is a module of this package whose ``main`` is the command, and its docstring the help."""
 
 
@@ -23,13 +23,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def front(words: list[str]) -> int:
-    """Record results of finished runs, score them again, and show them.
+    """Record results of finished runs, score them again, and show them; measure speed.
 
     usage: python -m benchmarks COMMAND [key=value …]
 
-      record  decode a split with a finished run, score it, and write the result as a row
-      verify  check every row, and score it again from its hypotheses where the data is at hand
-      board   show all rows as tables, and write them into the README of the results
+      record     decode a split with a finished run, score it, and write the result as a row
+      verify     check every row, and score it again from its hypotheses where the data is at hand
+      board      show all rows as tables, and write them into the README of the results
+      generate   write a corpus of pairs of any size, as long as real ones
+      preparing  time the preparation of a corpus, beside what users do today
 
     python -m benchmarks COMMAND --help tells more of a command.
 

@@ -69,6 +69,7 @@ def test_the_run_has_several_windows(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("kill", [BEFORE, BETWEEN, AFTER])
+@pytest.mark.slow
 def test_killed_in_any_window_it_goes_on_exactly(
     tmp_path: Path, whole: Path, text: list[str], kill: int
 ) -> None:

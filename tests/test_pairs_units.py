@@ -6,6 +6,7 @@ import json
 import random
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
