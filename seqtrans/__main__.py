@@ -33,6 +33,8 @@ def front(words: list[str]) -> int:
       evaluate   decode a split of the data and score it
       compare    say whether runs or files of outputs differ by more than chance
       transduce  turn each line of standard input into one of standard output
+      attend     show what each head of a model looks at, as a page in a browser
+      export     write a run in the format of another engine
       average    average the newest checkpoints of a run
       plugins    list what can be chosen by name, and where it comes from
       settings   list what can be set

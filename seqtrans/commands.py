@@ -19,6 +19,8 @@ COMMANDS = (
     "evaluate",
     "compare",
     "transduce",
+    "attend",
+    "export",
     "average",
     "plugins",
     "settings",

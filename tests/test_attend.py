@@ -1,0 +1,301 @@
+"""Attention maps: exact, for every attention and position scheme, and without any influence."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from components import Gathered, Seen
+from test_engine import run  # noqa: F401  # a fixture: a run of an untrained parser with a pace
+from torch import Tensor, nn
+
+import seqtrans
+from seqtrans import attend
+from seqtrans.attend import Maps, maps, recording
+from seqtrans.attention import Attention
+from seqtrans.commands import run as command
+from seqtrans.config import Shape
+from seqtrans.errors import DataError
+from seqtrans.model import Transducer
+from seqtrans.plugins import registry
+from seqtrans.settings import NoSettings
+from seqtrans.task import Vocabulary
+from seqtrans_plugins.tokens import Tokens
+
+VOCABULARY = Vocabulary(11)
+SOURCE, TARGET = torch.tensor([4, 9, 3, 7, 5, 8, 6]), [5, 3, 8, 8, 10]
+"""Of the tiny models: S = 7, and T = 6 with bos."""
+
+
+class Linear(Attention):
+    """Attention without a softmax: its output is no sum by the weights of the base."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
+        return torch.relu(q) @ (torch.relu(k).transpose(-2, -1) @ v)
+
+
+class Saying(Linear):
+    """The same, and it says so."""
+
+    def weigh(self, q: Tensor, k: Tensor, **_: Any) -> Tensor:
+        raise DataError("it sums up all keys before any query looks.")
+
+
+class Blind(Attention):
+    """The first query sees nothing."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+
+    def sees(self, query_at: Tensor, key_at: Tensor) -> Tensor:
+        return (query_at[:, None] > 0).expand(-1, len(key_at))
+
+
+Look = str | type[Any]
+"""The name of an attention, or a class of those above."""
+
+
+def offered(kind: str) -> list[str]:
+    """The names of all components of a kind that are built in."""
+    return [offer.component.name for offer in registry().all(kind)]
+
+
+def made(kind: str, name: str, shape: Shape) -> Any:
+    """A component by its name, with its default settings."""
+    component = registry().get(kind, name)
+    return component.make(component.settings(), shape)
+
+
+def tiny(position: str = "sinusoidal", attention: Look = "full") -> Transducer:
+    """A model of 2 + 2 layers with 2 heads, in fp64, of random weights."""
+    torch.manual_seed(3)
+    shape = Shape(width=16, inner=16, heads=2, encoder_layers=2, decoder_layers=2)
+    looks = [
+        made("attention", attention, shape) if isinstance(attention, str) else attention(shape)
+        for _ in range(4)
+    ]
+    model = Transducer(
+        shape,
+        VOCABULARY,
+        Tokens(NoSettings(), shape, VOCABULARY),
+        (made("position", position, shape), made("position", position, shape)),
+        looks[:2],
+        looks[2:],
+    )
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model.double().eval()
+
+
+def logits(model: Transducer) -> Tensor:
+    read = torch.tensor([[VOCABULARY.bos, *TARGET]])
+    with torch.inference_mode():
+        return model.advance(read, model.start(SOURCE[None], torch.ones(1, 7, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize(
+    ("position", "attention"),
+    [
+        *(("sinusoidal", attention) for attention in (*offered("attention"), Seen, Blind)),
+        *((position, Gathered) for position in offered("position")),
+    ],
+)
+def test_rows_sum_to_one_and_weights_times_values_are_the_heads(
+    position: str, attention: Look
+) -> None:
+    try:
+        found = maps(tiny(position, attention), SOURCE, TARGET)
+    except DataError as error:
+        if attention in ("full", "restricted", Seen, Gathered, Blind) or "has no map" not in str(
+            error
+        ):
+            raise
+        return
+    assert found.encoder.shape == (2, 2, 7, 7)
+    assert found.decoder.shape == (2, 2, 6, 6)
+    assert found.cross.shape == (2, 2, 6, 7)
+    for kind in attend.KINDS:
+        sums = getattr(found, kind).sum(-1)
+        wanted = torch.ones_like(sums)
+        if attention is Blind and kind != "cross":
+            wanted[..., 0] = 0
+        torch.testing.assert_close(sums, wanted, rtol=0, atol=1e-6, check_dtype=False)
+    assert not found.decoder.triu(1).any()
+    if attention in (Seen, Gathered):
+        far = (torch.arange(7)[:, None] - torch.arange(7)).abs() > 3
+        assert not found.encoder[..., far].any()
+        assert bool((found.encoder[..., ~far] > 0).all())
+
+
+@pytest.mark.parametrize("attention", ["full", "restricted", Seen, Gathered, Blind])
+def test_weights_times_values_are_what_the_layer_computed(
+    attention: Look,
+) -> None:
+    model = tiny("alibi", attention)
+    heard: list[tuple[Tensor, Tensor]] = []
+
+    def hear(_: nn.Module, inputs: Any, named: Any, output: Tensor) -> None:
+        heard.append((inputs[2], output))
+
+    handles = [
+        part.register_forward_hook(hear, with_kwargs=True)
+        for part in model.modules()
+        if isinstance(part, Attention)
+    ]
+    found = maps(model, SOURCE, TARGET)
+    for handle in handles:
+        handle.remove()
+    decoder = [w for pair in zip(found.decoder, found.cross, strict=True) for w in pair]
+    for weights, (values, output) in zip([*found.encoder, *decoder], heard, strict=True):
+        torch.testing.assert_close(weights @ values[0], output[0], rtol=0, atol=1e-9)
+
+
+def test_maps_are_a_softmax_written_by_hand() -> None:
+    model = tiny("rotary")
+    found = maps(model, SOURCE, TARGET)
+    layer, scheme, at = model.encoder.layers[0], model.encoder.position, torch.arange(7)
+    with torch.inference_mode():
+        x, _ = model.source(SOURCE[None], torch.ones(1, 7, dtype=torch.bool))
+        q, k = (part(x).view(1, 7, 2, 8) for part in (layer.attention.query, layer.attention.key))
+        q, k = (scheme.rotate(part.transpose(1, 2), at)[0] for part in (q, k))
+    for head in range(2):
+        for row in range(7):
+            products = [math.exp(float(q[head, row] @ k[head, j]) / math.sqrt(8)) for j in range(7)]
+            wanted = torch.tensor([p / sum(products) for p in products], dtype=torch.float64)
+            torch.testing.assert_close(found.encoder[0, head, row], wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("attention", ["full", "restricted", Gathered, Blind])
+def test_recording_changes_no_bit(attention: Look) -> None:
+    model = tiny("alibi", attention).float()
+    before = logits(model)
+    with recording(model) as found:
+        during = logits(model)
+    assert torch.equal(before, during)
+    assert torch.equal(before, logits(model))
+    assert [len(found[kind]) for kind in attend.KINDS] == [2, 2, 2], "and then it stops"
+
+
+def test_recording_is_over_when_something_fails() -> None:
+    model = tiny()
+    with pytest.raises(RuntimeError), recording(model):
+        raise RuntimeError
+    assert not any(part._forward_hooks for part in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        (
+            Linear,
+            "encoder layer 1 has no map: Linear computes something else than sums of values by the "
+            "weights that it gives.",
+        ),
+        (Saying, "encoder layer 1 has no map: it sums up all keys before any query looks."),
+    ],
+)
+def test_an_attention_without_weights_says_so(attention: type[Attention], message: str) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
+        maps(tiny(attention=attention), SOURCE, TARGET)
+
+
+def given(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    stream = SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+LINES = 'The old ferry left .\n\n</script><b>Yes & "no"\n'
+
+
+def test_the_command(
+    run: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page, weights = tmp_path / "page.html", tmp_path / "weights.json"
+    given(monkeypatch, LINES)
+    argv = [f"run={run}", f"output={page}", f"weights={weights}", "decoder=greedy"]
+    assert command(attend.main, argv) == 0
+    assert capsys.readouterr().out == f"{page}: 2 sentences\n{weights}: 2 sentences\n"
+    content = json.loads(weights.read_text(encoding="utf-8"))
+    assert (content["run"], content["step"], content["task"]) == (str(run), "step-3", "parsing")
+    first, second = content["sentences"]
+    assert [first["input"], second["input"]] == [LINES.split("\n")[0], LINES.split("\n")[2]]
+    assert "".join(first["source"]) == " The old ferry left ."
+    assert first["read"][0] == "<s>"
+    assert first["written"][-1] == "</s>"
+    assert first["read"][1:] == first["written"][:-1]
+    parser = seqtrans.load(run)
+    ids = parser.alternatives([first["input"]], 1, "greedy")[0][0][1].ids
+    assert first["written"][:-1] == parser.task.units(ids, "target")
+    exact = maps(parser.model, parser.task.encode_source(parser.read([first["input"]])[0]), ids)
+    for kind in attend.KINDS:
+        found = torch.tensor(first["maps"][kind])
+        torch.testing.assert_close(found, getattr(exact, kind), rtol=0, atol=1e-5)
+
+    text = page.read_text(encoding="utf-8")
+    assert "{{" not in text
+    assert not re.search(r"(https?:)?//\w+\.\w|\bsrc=|<link|@import|\burl\(", text)
+    blocks = re.findall(r'<script type="application/json" class="sentence">(.*)</script>\n', text)
+    assert len(blocks) == 2
+    assert not any("<" in block for block in blocks)
+    assert json.loads(blocks[1])["input"] == second["input"]
+    assert text.count("</script>") == 3, "no text ends a script"
+
+
+def test_a_given_target(
+    run: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tree = seqtrans.load(run).task.write(seqtrans.load(run).transduce(["Yes ."])[0])
+    target, weights = tmp_path / "target", tmp_path / "weights.json"
+    argv = [f"run={run}", f"weights={weights}", f"target={target}"]
+    target.write_text(f"{tree}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    given(monkeypatch, "Yes .\n")
+    assert command(attend.main, argv) == 0
+    assert json.loads(weights.read_text(encoding="utf-8"))["sentences"][0]["output"] == tree
+    assert not (tmp_path / "attention.html").exists()
+    capsys.readouterr()
+    for lines, trees, message in (
+        (
+            "Yes .\nNo .\n",
+            f"{tree}\n",
+            f"{target} has 1 lines and standard input has 2; each line needs its target.",
+        ),
+        ("\n", "\n", "standard input has no line with text."),
+    ):
+        target.write_text(trees, encoding="utf-8")
+        given(monkeypatch, lines)
+        assert command(attend.main, argv) == 2
+        assert capsys.readouterr().err == f"seqtrans: {message}\n"
+    target.write_text("(S\n", encoding="utf-8")
+    given(monkeypatch, "Yes .\n")
+    assert command(attend.main, argv) == 2
+    assert capsys.readouterr().err.startswith(f"seqtrans: {target}, line 1: ")
+
+
+def test_the_page_tells_what_is_hidden_from_what_is_small() -> None:
+    packed = attend.packed(torch.tensor([[[[0.0, 1e-9, 0.25, 1.0]]]]))
+    numbers = torch.frombuffer(bytearray(base64.b64decode(packed["weights"])), dtype=torch.uint16)
+    assert packed["shape"] == [1, 1, 1, 4]
+    assert numbers.tolist() == [0, 1, 1 + round(attend.MOST / 4), 1 + attend.MOST]
+
+
+def test_maps_have_names() -> None:
+    assert tuple(Maps.__dataclass_fields__) == attend.KINDS
