@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.results import Folder, Row, read_row, rows
+from benchmarks.results import (
+    Folder,
+    Measurement,
+    Row,
+    measurements,
+    read_measurement,
+    read_row,
+    rows,
+)
 from seqtrans.errors import DataError
 from seqtrans.files import write_whole
 from seqtrans.reuse import read_command
@@ -41,7 +49,7 @@ def main(argv: list[str]) -> int:
     example: python -m benchmarks board
     """
     settings, _ = read_command(argv, Folder)
-    tables = render(map(read_row, rows(settings.results)))
+    tables = tables_of(settings.results)
     readme = readme_of(settings.results)
     before, after = around(readme)
     write_whole(readme, before + tables + after)
@@ -68,13 +76,31 @@ def out_of_date(folder: Path) -> list[str]:
     readme = readme_of(folder)
     try:
         before, after = around(readme)
-        tables = render(map(read_row, rows(folder)))
+        tables = tables_of(folder)
     except DataError as error:
         # A file that is no row is told of with the rows.
         return [str(error)] if str(readme) in str(error) else []
     if readme.read_text(encoding="utf-8") != before + tables + after:
         return [f"{readme}: the tables are not those of the rows; run python -m benchmarks board."]
     return []
+
+
+def tables_of(folder: Path) -> str:
+    """All that a folder holds."""
+    measured = list(map(read_measurement, measurements(folder)))
+    tables = render(map(read_row, rows(folder)))
+    return tables + ("\n" + render_measured(measured) if measured else "")
+
+
+def render_measured(found: list[Measurement]) -> str:
+    """One table of measurements."""
+    lines = [("measured", "metric", "value", "better", "machine")]
+    lines.append(("---",) * 5)
+    for one in found:
+        machine = ", ".join(one.hardware.gpus) or f"{one.hardware.cpu}, {one.hardware.cores} cores"
+        link = f"[{one.recipe}](results/{one.name})"
+        lines.append((link, one.metric, f"{one.value:.3f}", one.better, machine))
+    return "### Measurements\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def render(found: Iterable[Row]) -> str:

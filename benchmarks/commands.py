@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.places import SIGN, VARIABLE
-from seqtrans.config import NAMES, Group, arrange
+from seqtrans.config import NAMES, Group, Placement, arrange
 from seqtrans.errors import SettingsError
 from seqtrans.fields import written
 from seqtrans.plugins import Registry
@@ -27,7 +27,9 @@ def training_words(flat: Mapping[str, Any], registry: Registry) -> list[str]:
         if flat[group] != usual[group].name:
             names[group] = str(flat[group])
     words = [f"{group}={name}" for group, name in names.items()]
-    for group, chosen in arranged(names, registry).items():
+    # Which settings the attentions have depends on which of them are placed where.
+    placement = {key: flat.get(f"attention.{key}") for key in Placement.model_fields}
+    for group, chosen in arranged(names, registry, placement).items():
         for key, info in chosen.schema.model_fields.items():
             place = f"{group}.{key}"
             value = flat[place]
@@ -42,11 +44,13 @@ def training_words(flat: Mapping[str, Any], registry: Registry) -> list[str]:
     return words
 
 
-def arranged(names: Mapping[str, str], registry: Registry) -> dict[str, Group]:
+def arranged(
+    names: Mapping[str, str], registry: Registry, placement: Mapping[str, Any] | None = None
+) -> dict[str, Group]:
     """The groups with what they have by default when these names are chosen."""
-    groups, problems = arrange(
-        Words({group: {"name": name} for group, name in names.items()}), registry
-    )
+    tree: dict[str, dict[str, Any]] = {group: {"name": name} for group, name in names.items()}
+    tree.setdefault("attention", {}).update(placement or {})
+    groups, problems = arrange(Words(tree), registry)
     if problems:
         raise SettingsError(*problems)
     return groups

@@ -9,7 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FORMAT: Literal[1] = 1
 SHA256 = r"^[0-9a-f]{64}$"
+MEASURED = "measured-"
+"""How the names of files begin that hold no row but a `Measurement`."""
 SYNTHETIC = "synthetic"
 """How the names of data begin that a program wrote (`seqtrans.task.Task.data`)."""
 
@@ -33,6 +35,9 @@ class Part(BaseModel):
     model_config = ConfigDict(
         strict=True, frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=()
     )
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 class Data(Part):
@@ -140,6 +145,30 @@ class Row(Part):
         return self.data.name.startswith(SYNTHETIC)
 
 
+class Measurement(Part):
+    """One figure that no outputs give, such as a speed: measured by a program of this package."""
+
+    format: Literal[1]
+    recipe: str
+    """What was measured."""
+    metric: str
+    better: Literal["higher", "lower"]
+    value: float
+    figures: dict[str, Any]
+    """Everything that the value was computed from, and what was measured beside it."""
+    command: str
+    """What to type at the root of the repository to measure it again."""
+    settings: dict[str, Any]
+    """What decides the value, under the names that settings of a run have."""
+    versions: Versions
+    hardware: Hardware
+
+    @property
+    def name(self) -> str:
+        """What its file is called."""
+        return re.sub(r"[^\w.]+", "-", f"{MEASURED}{self.recipe}-{self.metric}") + ".json"
+
+
 class Folder(Settings):
     """Where the rows are."""
 
@@ -159,14 +188,29 @@ def hypotheses_name(row: str) -> str:
 
 def rows(folder: Path) -> list[Path]:
     """The files of rows, by name."""
-    return sorted(folder.glob("*.json"))
+    return [path for path in sorted(folder.glob("*.json")) if not path.name.startswith(MEASURED)]
+
+
+def measurements(folder: Path) -> list[Path]:
+    """The files of measurements, by name."""
+    return sorted(folder.glob(f"{MEASURED}*.json"))
 
 
 def read_row(path: Path) -> Row:
     """The row in a file. Raises ``DataError`` naming every field that is not as it must be."""
+    return read_part(path, Row)
+
+
+def read_measurement(path: Path) -> Measurement:
+    """The measurement in a file. Raises ``DataError`` as `read_row` does."""
+    return read_part(path, Measurement)
+
+
+def read_part(path: Path, schema: type[AnyPart]) -> AnyPart:
+    """What a file holds. Raises ``DataError`` naming every field that is not as it must be."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-        return Row.model_validate(content)
+        return schema.model_validate(content)
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read: {error.strerror}.") from None
     except ValidationError as error:
@@ -197,6 +241,14 @@ def write_row(row: Row, folder: Path, lines: Sequence[str]) -> Path:
     path = folder / row.name
     write_whole(folder / row.hypotheses.file, packed(lines))
     write_whole(path, json.dumps(row.model_dump(), indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def write_measurement(measurement: Measurement, folder: Path) -> Path:
+    """Write a measurement; gives its path."""
+    path = folder / measurement.name
+    content = json.dumps(measurement.model_dump(), indent=1, ensure_ascii=False)
+    write_whole(path, content + "\n")
     return path
 
 

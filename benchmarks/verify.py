@@ -18,7 +18,9 @@ from benchmarks.results import (
     Folder,
     Row,
     hypotheses_name,
+    measurements,
     read_hypotheses,
+    read_measurement,
     read_row,
     rows,
 )
@@ -65,12 +67,26 @@ def main(argv: list[str]) -> int:
             print(problem if str(path) in problem else f"{path}: {problem}", file=sys.stderr)
         wrong += len(problems)
     if not named:
-        for problem in [*orphans(folder), *board.out_of_date(folder)]:
+        for problem in [*mismeasured(folder), *orphans(folder), *board.out_of_date(folder)]:
             print(problem, file=sys.stderr)
             wrong += 1
         if not rows(folder):
             print(f"{folder} holds no rows.")
     return 1 if wrong else 0
+
+
+def mismeasured(folder: Path) -> list[str]:
+    """What is wrong with the form of measurements, a sentence each; they can't be scored again."""
+    problems = []
+    for path in measurements(folder):
+        try:
+            name = read_measurement(path).name
+        except DataError as error:
+            problems += str(error).splitlines()
+            continue
+        if name != path.name:
+            problems.append(f"{path}: the file must be called {name}, by what it says.")
+    return problems
 
 
 def check(path: Path) -> tuple[str, list[str]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from seqtrans.attention import Attention
 from seqtrans.config import Config
 from seqtrans.decoding import Decoder
 from seqtrans.errors import DataError
@@ -37,13 +38,19 @@ def build_model(config: Config, registry: Registry, task: Task) -> Transducer:
         component = registry.get(kind, config.names[kind])
         return component.make(config.settings[kind], *arguments)
 
+    def attentions(stack: str, layers: int) -> list[Attention]:
+        settings = config.settings["attention"]
+        names = getattr(settings, stack) or (config.names["attention"],)
+        components = [registry.get("attention", name) for name in names]
+        return [components[i % len(names)].make(settings, shape) for i in range(layers)]
+
     return Transducer(
         shape,
         task.target_vocabulary,
         part("source", shape, task.source_vocabulary),
         (part("position", shape), part("position", shape)),
-        [part("attention", shape) for _ in range(shape.encoder_layers)],
-        [part("attention", shape) for _ in range(shape.decoder_layers)],
+        attentions("encoder", shape.encoder_layers),
+        attentions("decoder", shape.decoder_layers),
         task.source_vocabulary,
     )
 

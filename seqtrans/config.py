@@ -6,14 +6,17 @@ What the paper says is the default, and is quoted with its section.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from seqtrans.errors import CheckpointError, PluginError, Problem, SettingsError
+from seqtrans.fields import read
+from seqtrans.hooks import Component
 from seqtrans.plugins import KINDS, Registry
 from seqtrans.settings import NoSettings, Settings, Words, fill, unknown_groups
 from seqtrans.words import did_you_mean, there_are
@@ -176,6 +179,24 @@ class RunSettings(Settings):
         None,
         ge=1,
         description="CPU threads of each process; none: all cores, shared among the processes",
+    )
+
+
+class Placement(Settings):
+    """Which attention each layer has, where not all have the one that is chosen.
+
+    These stand in the group ``attention`` beside the settings of all attentions that are used.
+    """
+
+    encoder: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="the attentions of the encoder's layers, over and over until every layer has "
+        "one, as in restricted,restricted,full; none: all have the one that is chosen",
+    )
+    decoder: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None,
+        description="the same for the decoder's layers, where they look at the target; they look "
+        "at the source with full attention",
     )
 
 
@@ -377,6 +398,9 @@ def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Pr
                 schema: type[Settings] = component.settings
                 if group == "task":
                     wanted = component.defaults
+                elif group == "attention":
+                    schema, wrong = placed(component, {**usual, **given}, words, registry)
+                    problems.extend(wrong)
             elif group in PRESETS:
                 presets = PRESETS[group]
                 if name not in presets:
@@ -400,6 +424,54 @@ def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Pr
     return groups, problems
 
 
+def placed(
+    chosen: Component, values: Mapping[str, Any], words: Words, registry: Registry
+) -> tuple[type[Settings], list[Problem]]:
+    """The settings of all attentions that some layer has, and `Placement`; what is wrong with them.
+
+    A setting that two of them have is given to both.
+    """
+    problems: list[Problem] = []
+    used: dict[str, Component] = {}
+    for stack, info in Placement.model_fields.items():
+        pattern = read(values.get(stack), info.annotation)
+        if not (isinstance(pattern, list | tuple) and pattern):
+            used[chosen.name] = chosen
+            continue
+        for name in pattern:
+            try:
+                used[str(name)] = registry.get("attention", str(name))
+            except PluginError as error:
+                place = f"attention.{stack}"
+                problems.append(Problem(words.typed.get(place, place), str(error)))
+    owners: dict[str, str] = dict.fromkeys(Placement.model_fields, "every attention")
+    schemas: list[type[Settings]] = [Placement]
+    for name, component in used.items():
+        schema = component.settings
+        if any(issubclass(known, schema) for known in schemas):
+            continue
+        schemas = [known for known in schemas if not issubclass(schema, known)]
+        for key, info in schema.model_fields.items():
+            known = [other.model_fields[key] for other in schemas if key in other.model_fields]
+            if any(repr(info) != repr(other) for other in known):
+                problems.append(
+                    Problem(
+                        f"attention.{key}",
+                        f"is one thing to {name} and another to {owners[key]}; they can't be used "
+                        "together",
+                    )
+                )
+            owners.setdefault(key, name)
+        schemas.insert(0, schema)
+    return together(*schemas), problems
+
+
+@functools.cache
+def together(*schemas: type[Settings]) -> type[Settings]:
+    """One class of settings that has those of all, the same for the same ones."""
+    return create_model("".join(schema.__name__ for schema in schemas), __base__=schemas)
+
+
 def resolve(words: Words, registry: Registry) -> Config:
     """Everything set and checked.
 
@@ -415,11 +487,23 @@ def resolve(words: Words, registry: Registry) -> Config:
                 group.values,
                 name,
                 typed=words.typed,
-                owner=group.name if name in KINDS else None,
+                # Settings of attentions may be those of several.
+                owner=group.name if name in KINDS and name != "attention" else None,
                 schemas=schemas,
             )
         except SettingsError as error:
             problems.extend(error.problems)
+    if isinstance(shape := settings.get("model"), Shape):
+        for stack, layers in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
+            pattern = getattr(settings.get("attention"), stack, None) or ()
+            if len(pattern) > layers:
+                place = f"attention.{stack}"
+                problems.append(
+                    Problem(
+                        words.typed.get(place, place),
+                        f"names {len(pattern)} attentions for model.{stack}_layers={layers}",
+                    )
+                )
     if isinstance(training := settings.get("training"), TrainingSettings):
         try:
             registry.get("decoder", training.validation_decoder)

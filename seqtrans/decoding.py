@@ -35,7 +35,9 @@ class Scorer(Protocol):
         """Read sources [B, S, ...], real where ``mask`` [B, S] is True: one row each.
 
         What it gives has one method, ``select(rows)``: the state of those rows, in that order,
-        each as often as named.
+        each as often as named. It may have two more: ``rewind(steps)`` takes the last of the tokens
+        that were read last, together, back; ``rewindable(steps)``, called before these were read,
+        says whether it can.
         """
         ...
 
@@ -66,6 +68,7 @@ class Request:
     limits: Tensor
     """[B]: the most symbols an output may have, eos included; at least 1."""
     constraint: Constraint | None = None
+    """What may come next: the task's rules, a prefix, and whatever else is asked of outputs."""
     count: int = 1
     """How many hypotheses are wanted for each sentence."""
 
@@ -78,6 +81,12 @@ class Decoder(ABC):
 
     extra: int = 50
     """An output may have as many symbols as its input has positions and so many more (6.1)."""
+
+    least: int = 0
+    """The fewest symbols of an output, eos left off; whoever makes its requests sees to it."""
+
+    no_repeat: int = 0
+    """No run of so many symbols comes twice in an output; likewise. 0: any may."""
 
     @abstractmethod
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:

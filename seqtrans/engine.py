@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from seqtrans import assembly, checkpoint
 from seqtrans.config import Config, from_json
+from seqtrans.constraint import asked, refused
 from seqtrans.corpus import Corpus
 from seqtrans.data import collate, decoding_batches, pad, read_json
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
+from seqtrans.ensemble import Ensemble, Mean
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
 from seqtrans.files import damage
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
 from seqtrans.settings import Words
-from seqtrans.task import Score, Task
+from seqtrans.task import Constraint, Score, Task, Vocabulary
 
 TOKENS = 4096
 """Padded source positions × hypotheses of a batch in decoding."""
@@ -37,41 +40,72 @@ class Evaluation:
 
 
 def load(
-    run: str | Path,
-    step: str | int = "best",
+    run: str | Path | Sequence[str | Path],
+    step: str | int | Sequence[str | int] = "best",
     device: str | None = None,
     changes: Words | None = None,
     tokens: int = TOKENS,
+    mean: Mean = "probabilities",
 ) -> Engine:
     """Load a run folder for use: nothing else is needed, neither the command line nor the raw data.
 
     Args:
-        run: the run folder.
+        run: the run folder, or several that decode together, each at every step: an ensemble, whose
+            task, decoder and settings are the first one's.
         step: ``"best"`` by validation (the newest if there was none), ``"last"``, ``"average"``,
-            or a step's number.
+            or a step's number; or several.
         device: where to compute; by default on a GPU if there is one.
         changes: settings of the decoder, and ``late`` ones of the task, that go over the run's.
         tokens: padded source positions × hypotheses that are decoded together.
+        mean: what of an ensemble's models is averaged, ``"probabilities"`` or ``"logarithms"``.
 
     Raises:
-        CheckpointError: there is no such run or step, or it is damaged.
+        CheckpointError: there is no such run or step, it is damaged, or the vocabularies of several
+            differ.
         PluginError: a component of the run is not installed here.
     """
-    folder = Path(run)
-    weights = checkpoint.choose(folder, step, warn)
+    folders = [Path(run)] if isinstance(run, (str, Path)) else [Path(one) for one in run]
+    steps = [step] if isinstance(step, (str, int)) else list(step)
+    if not folders or not steps:
+        raise CheckpointError("there is no run or no step to load.")
+    names, where = registry(), device or ("cuda" if torch.cuda.is_available() else "cpu")
+    weights = [checkpoint.choose(folder, wanted, warn) for folder in folders for wanted in steps]
+    config, task = open_run(folders[0], names, changes)
+    models: list[Transducer] = []
+    for number, path in enumerate(weights):
+        folder = folders[number // len(steps)]
+        own, opened = (config, task) if folder == folders[0] else open_run(folder, names)
+        check_alike(folders[0], task, folder, opened)
+        model = assembly.build_model(own, names, opened)
+        checkpoint.load_weights(path, model)
+        models.append(model.to(where).eval())
+    scorer = models[0] if len(models) == 1 else Ensemble(models, mean)
+    engine = Engine(config, names, task, models[0], weights[0], scorer, tuple(weights))
+    engine.tokens = tokens
+    return engine
+
+
+def open_run(folder: Path, names: Registry, changes: Words | None = None) -> tuple[Config, Task]:
+    """The config of a run, with changes, and its opened task."""
     wrong = damage(folder / "task")
     if wrong is not None:
         raise CheckpointError(f"{folder / 'task'} is damaged: {wrong}.")
-    names = registry()
     config = from_json(read_json(folder / "config.json"), names, folder / "config.json", changes)
     task = assembly.build_task(config, names)
     task.open(folder / "task")
-    model = assembly.build_model(config, names, task)
-    checkpoint.load_weights(weights, model)
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    engine = Engine(config, names, task, model.to(where).eval(), weights)
-    engine.tokens = tokens
-    return engine
+    return config, task
+
+
+def check_alike(first: Path, task: Task, other: Path, its: Task) -> None:
+    """Refuse runs whose ids stand for different things."""
+    for side, vocabulary, another in (
+        ("source", task.source_vocabulary, its.source_vocabulary),
+        ("target", task.target_vocabulary, its.target_vocabulary),
+    ):
+        if vocabulary != another:
+            raise CheckpointError(
+                f"{first} and {other} can't decode together: their {side} vocabularies differ."
+            )
 
 
 def warn(text: str) -> None:
@@ -83,10 +117,21 @@ class Engine:
     """A loaded run. Made by :func:`load`."""
 
     def __init__(
-        self, config: Config, registry: Registry, task: Task, model: Transducer, weights: Path
+        self,
+        config: Config,
+        registry: Registry,
+        task: Task,
+        model: Transducer,
+        weights: Path,
+        scorer: Transducer | Ensemble | None = None,
+        members: tuple[Path, ...] = (),
     ) -> None:
         self.config, self.registry, self.task, self.model = config, registry, task, model
         self.weights = weights
+        self.scorer = model if scorer is None else scorer
+        """What decodes and scores: the model, or an ensemble of which it is the first."""
+        self.members = members or (weights,)
+        """The checkpoints: of an ensemble each, ``weights`` the first of them."""
         self.tokens = TOKENS
         """Padded source positions × hypotheses that are decoded together; memory grows with it."""
 
@@ -95,7 +140,11 @@ class Engine:
         return assembly.build_decoder(self.config, self.registry, name, **settings)
 
     def transduce(
-        self, inputs: Sequence[Any], decoder: str | None = None, **settings: Any
+        self,
+        inputs: Sequence[Any],
+        decoder: str | None = None,
+        prefixes: Sequence[str | Sequence[int]] | None = None,
+        **settings: Any,
     ) -> list[Any]:
         """The best output for each input, in the order of the inputs; an empty list for an empty
         one.
@@ -104,13 +153,15 @@ class Engine:
             inputs: lines of text as the command line takes them, or what the task's ``input``
                 gives.
             decoder: the name of a decoder; by default the run's own.
+            prefixes: what each output begins with, as the task reads it, or as ids.
             settings: of the decoder, such as ``width=8``.
 
         Raises:
             DataError: something can't be an input; the message has its number, counted from 1.
             PluginError, SettingsError: there is no such decoder or setting.
         """
-        return [best[0][0] for best in self.alternatives(inputs, 1, decoder, **settings)]
+        found = self.alternatives(inputs, 1, decoder, prefixes=prefixes, **settings)
+        return [best[0][0] for best in found]
 
     def alternatives(
         self,
@@ -119,9 +170,13 @@ class Engine:
         decoder: str | None = None,
         progress: Callable[[int], None] | None = None,
         names: Callable[[int], str] = "input {}".format,
+        prefixes: Sequence[str | Sequence[int]] | None = None,
         **settings: Any,
     ) -> list[list[tuple[Any, Hypothesis]]]:
         """For each input up to ``count`` different outputs with their hypotheses, best first.
+
+        Hypotheses that are written alike count as one; where that leaves too few, more are asked
+        for.
 
         ``progress`` is told after each batch how many inputs it had; ``names`` says what messages
         call an input, by its number counted from 1. Raises as :meth:`transduce` does.
@@ -131,25 +186,55 @@ class Engine:
         search = self.decoder(decoder, **settings)
         check_count(search, count)
         readable = self.read(inputs, names)
-        found = decode(
-            self.model,
-            self.task,
-            search,
-            readable,
-            range(len(readable)),
-            count,
-            tokens=self.tokens,
-            progress=progress,
-            names=names,
-        )
-        results = []
-        for number, input in enumerate(readable):
-            outputs: dict[str, tuple[Any, Hypothesis]] = {}
-            for hypothesis in found[number]:
-                output = self.task.decode(hypothesis.ids, input)
-                outputs.setdefault(self.task.write(output), (output, hypothesis))
-            results.append(list(outputs.values()))
+        beginnings = self.read_prefixes(readable, prefixes, names)
+        results: list[list[tuple[Any, Hypothesis]]] = [[] for _ in readable]
+        pending, wanted, most = list(range(len(readable))), count, search.most or 8 * count
+        while pending:
+            found = decode(
+                self.scorer,
+                self.task,
+                search,
+                [readable[number] for number in pending],
+                pending,
+                wanted,
+                tokens=self.tokens,
+                progress=progress if wanted == count else None,
+                names=names,
+                prefixes=beginnings and [beginnings[number] for number in pending],
+            )
+            for number in pending:
+                outputs: dict[str, tuple[Any, Hypothesis]] = {}
+                for hypothesis in found[number]:
+                    output = self.task.decode(hypothesis.ids, readable[number])
+                    outputs.setdefault(self.task.write(output), (output, hypothesis))
+                results[number] = list(outputs.values())[:count]
+            pending = [
+                number
+                for number in pending
+                if len(results[number]) < count and len(found[number]) == wanted < most
+            ]
+            wanted = min(2 * wanted, most)
         return results
+
+    def read_prefixes(
+        self,
+        inputs: Sequence[Any],
+        prefixes: Sequence[str | Sequence[int]] | None,
+        names: Callable[[int], str],
+    ) -> list[Sequence[int]] | None:
+        """The ids of prefixes, one for each input."""
+        if prefixes is None:
+            return None
+        if isinstance(prefixes, str) or len(prefixes) != len(inputs):
+            raise DataError(f"prefixes is a list with one for each of the {len(inputs)} inputs.")
+        found: list[Sequence[int]] = []
+        for number, (prefix, input) in enumerate(zip(prefixes, inputs, strict=True), 1):
+            try:
+                text = isinstance(prefix, str)
+                found.append(self.task.encode_prefix(prefix, input) if text else prefix)  # type: ignore[arg-type]
+            except SeqtransError as error:
+                raise type(error)(f"{names(number)}: {error}") from None
+        return found
 
     def read(
         self, inputs: Sequence[Any], names: Callable[[int], str] = "input {}".format
@@ -181,7 +266,7 @@ class Engine:
         search = self.decoder(decoder, **settings)
         inputs = [self.task.input(example) for example in examples]
         found = decode(
-            self.model,
+            self.scorer,
             self.task,
             search,
             inputs,
@@ -201,11 +286,11 @@ class Engine:
             (self.task.encode_source(self.task.input(example)), self.task.encode_target(example))
             for example in examples
         )
-        padding = self.model.vocabulary.pad
-        with torch.inference_mode(), evaluating(self.model):
+        padding = self.scorer.vocabulary.pad
+        with torch.inference_mode(), evaluating(self.scorer):
             for numbers in decoding_batches(corpus.sources.lengths().tolist(), self.tokens):
-                batch = collate(corpus, numbers, specials(self.model)).to(self.model.device)
-                logits = self.model(batch.source, batch.mask, batch.target_in)
+                batch = collate(corpus, numbers, specials(self.scorer)).to(self.scorer.device)
+                logits = self.scorer(batch.source, batch.mask, batch.target_in)
                 chosen = logits.float().log_softmax(-1).gather(2, batch.target_out[:, :, None])
                 totals = chosen[:, :, 0].double().masked_fill(batch.target_out == padding, 0.0)
                 for number, total in zip(numbers, totals.sum(1).tolist(), strict=True):
@@ -226,12 +311,14 @@ def decode(
     tokens: int = TOKENS,
     progress: Callable[[int], None] | None = None,
     names: Callable[[int], str] = "input {}".format,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> dict[int, list[Hypothesis]]:
     """Hypotheses for ``inputs``, by their ``numbers``: all of them, or every ``world``-th batch
     from ``rank`` on.
 
+    Each begins with its prefix, and keeps to what the decoder's settings and the task ask of it.
     ``progress`` is told after each batch how many inputs it had. Raises ``DataError`` naming the
-    input that is longer than the model has positions for.
+    input that is longer than the model has positions for, or whose prefix can't be.
     """
     sources = [task.encode_source(input) for input in inputs]
     for number, source in zip(numbers, sources, strict=True):
@@ -247,13 +334,21 @@ def decode(
             limits = mask.sum(1) + decoder.extra
             if scorer.longest is not None:
                 limits = limits.clamp(max=scorer.longest)
-            request = Request(
-                source.to(device),
-                mask.to(device),
-                limits.to(device),
-                task.constraint([inputs[i] for i in batch], limits.to(device)),
-                count,
+            limits = limits.to(device)
+            constraint = task.constraint([inputs[i] for i in batch], limits)
+            beginnings = None if prefixes is None else [prefixes[i] for i in batch]
+            if beginnings is not None:
+                called = [names(numbers[i] + 1) for i in batch]
+                check_prefixes(scorer.vocabulary, beginnings, limits, constraint, called)
+            constraint = asked(
+                scorer.vocabulary,
+                limits,
+                constraint,
+                beginnings,
+                decoder.least,
+                decoder.no_repeat,
             )
+            request = Request(source.to(device), mask.to(device), limits, constraint, count)
             try:
                 hypotheses = decoder.decode(scorer, request)
             except DataError as error:  # a batch begins with its longest input
@@ -265,6 +360,33 @@ def decode(
             if progress is not None:
                 progress(len(batch))
     return found
+
+
+def check_prefixes(
+    vocabulary: Vocabulary,
+    prefixes: Sequence[Sequence[int]],
+    limits: Tensor,
+    constraint: Constraint | None,
+    names: Sequence[str],
+) -> None:
+    """Refuse prefixes that no output can begin with."""
+    special = {vocabulary.pad, vocabulary.bos, vocabulary.eos}
+    for prefix, limit, name in zip(prefixes, limits.tolist(), names, strict=True):
+        wrong = [id for id in prefix if id in special or not 0 <= id < vocabulary.size]
+        if wrong:
+            raise DataError(f"{name}: {wrong[0]} in the prefix is the id of no symbol.")
+        if len(prefix) >= limit:
+            raise DataError(
+                f"{name}: the prefix has {len(prefix)} symbols, and the whole output may have no "
+                f"more than {limit - 1}; raise decoder.extra."
+            )
+    if constraint is not None:
+        found = refused(constraint, prefixes, limits.device)
+        if found is not None:
+            raise DataError(
+                f"{names[found[0]]}: no output can begin with the prefix: its symbol "
+                f"{found[1] + 1} may not stand there."
+            )
 
 
 def check_count(decoder: Decoder, count: int) -> None:

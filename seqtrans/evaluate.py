@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from seqtrans.reuse import UseSettings, read_command
+from seqtrans.reuse import EnsembleSettings, read_command
 
 
-class EvaluateSettings(UseSettings):
+class EvaluateSettings(EnsembleSettings):
     """What ``seqtrans evaluate`` can be told."""
 
     split: str = Field("dev", description="which split of the run's data: train, dev or test")
@@ -24,12 +24,14 @@ class EvaluateSettings(UseSettings):
 def main(argv: list[str]) -> int:
     """Decode a split of a run's data and score it.
 
-    usage: seqtrans evaluate run=FOLDER [split=dev] [step=best] [output=FILE] [report=FILE]
+    usage: seqtrans evaluate run=FOLDER[,FOLDER …] [split=dev] [step=best[,STEP …]]
+                             [mean=probabilities|logarithms] [output=FILE] [report=FILE]
                              [device=DEVICE] [tokens=N]
                              [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     The decoder is the run's own unless another is named; its settings, and those of the task that
-    do not change what was prepared, go over the run's.
+    do not change what was prepared, go over the run's. Several runs, each at every step that is
+    given, decode as one by their mean; all but the weights is then the first run's.
 
     example: seqtrans evaluate run=runs/parsing split=test decoder=beam decoder.width=8
     """
@@ -40,7 +42,9 @@ def main(argv: list[str]) -> int:
     from seqtrans.files import write_whole
     from seqtrans.reporting import counting
 
-    engine = load(settings.run, settings.step, settings.device, changes, settings.tokens)
+    engine = load(
+        settings.run, settings.step, settings.device, changes, settings.tokens, settings.mean
+    )
     total = len(engine.task.examples(settings.split))
     began = time.monotonic()
     with counting(f"decoding {settings.split}", total) as bar:
@@ -53,7 +57,8 @@ def main(argv: list[str]) -> int:
     print(
         f"{settings.split}: {score.metric} {score.value:.2f}  [{score.signature}]  {total} "
         f"examples, "
-        f"{engine.weights}, decoder {engine.config.names['decoder']}, {seconds:.1f} s"
+        f"{' + '.join(map(str, engine.members))}, decoder {engine.config.names['decoder']}, "
+        f"{seconds:.1f} s"
     )
     cut = sum(h.truncated for h in evaluation.hypotheses)
     if cut:
@@ -66,7 +71,7 @@ def main(argv: list[str]) -> int:
             "task": engine.config.names["task"],
             "data": engine.task.data(settings.split)[0],
             "split": settings.split,
-            "step": engine.weights.name,
+            "step": " + ".join(path.name for path in engine.members),
             "decoder": engine.config.names["decoder"],
             "metric": score.metric,
             "value": score.value,

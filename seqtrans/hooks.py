@@ -5,7 +5,7 @@ the functions below, each marked with ``@hookimpl`` and giving a list of `Compon
 
     @hookimpl
     def seqtrans_positions() -> list[Component]:
-        return [Component(name="alibi", build=lambda settings, shape: Alibi(shape.heads))]
+        return [Component(name="slopes", build=lambda settings, shape: Slopes(shape.heads))]
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from seqtrans.attention import Attention, KeyValueCache, MultiHead
+from seqtrans.attention import Attention, Cache, KeyValueCache, MultiHead
 from seqtrans.dropout import Dropout
 from seqtrans.errors import DataError
 from seqtrans.position import PositionScheme
@@ -157,7 +157,7 @@ class LayerState:
     keys: Tensor
     values: Tensor
     mask: Tensor  # [M, S], shared by all layers
-    cache: KeyValueCache
+    cache: Cache
 
     def fresh(self) -> LayerState:
         """The same memory, and no past."""
@@ -176,9 +176,28 @@ class State:
     length: int = 0
     """How many target tokens each row has read."""
     units: Tensor | None = None
-    """[R]: how many units of the shared input each row has consumed; only with ``model.pace``."""
+    """[R, 1 + T]: how many units of the shared input each row had consumed before the T tokens that
+    were read last, and after each of them; only with ``model.pace``.
+    """
     memory_units: Tensor | None = None
     """[M, S]: which unit each memory position belongs to."""
+
+    def rewindable(self, steps: int) -> bool:
+        """From now on keep what it takes to :meth:`rewind` so far; whether all attentions can."""
+        caches = [layer.cache for layer in self.layers]
+        for cache in caches:
+            if isinstance(cache, KeyValueCache):
+                cache.spare = steps
+        return all(isinstance(cache, KeyValueCache) for cache in caches)
+
+    def rewind(self, steps: int) -> None:
+        """Take the last ``steps`` tokens back, of those that were read last, together."""
+        self.length -= steps
+        for layer in self.layers:
+            assert isinstance(layer.cache, KeyValueCache)
+            layer.cache.rewind(steps)
+        if self.units is not None:
+            self.units = self.units[:, : self.units.shape[1] - steps]
 
     def select(self, rows: Tensor) -> State:
         """The state of ``rows`` [R'], in that order, each as often as named; this is left alone.
@@ -237,6 +256,7 @@ class Transducer(nn.Module):
         super().__init__()
         self.shape, self.vocabulary = shape, vocabulary
         self.source = source
+        positions[1].causal = shape.causal
         self.embedding = nn.Embedding(vocabulary.size, shape.width)
         nn.init.normal_(self.embedding.weight, std=shape.width**-0.5)
         if shape.tie == "all":
@@ -281,10 +301,10 @@ class Transducer(nn.Module):
         for layer in self.decoder.layers:
             assert layer.cross is not None
             keys, values = layer.cross.keys_values(memory)
-            layers.append(LayerState(keys, values, mask_out, KeyValueCache()))
+            layers.append(LayerState(keys, values, mask_out, layer.attention.attention.cache()))
         state = State(layers, rows=len(x))
         if self.shape.pace is not None:
-            state.units = torch.zeros(len(x), dtype=torch.long, device=x.device)
+            state.units = torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
             if mask_out.shape != source.shape:
                 raise DataError("model.pace needs a source that gives one vector for each id.")
             state.memory_units = self.source_paces[source].cumsum(1) - 1
@@ -337,8 +357,9 @@ class Transducer(nn.Module):
         reach = self.shape.pace
         if reach is None or state.units is None or state.memory_units is None:
             return None
-        units = state.units[:, None] + self.target_paces[tokens].cumsum(1)  # [R, T]
-        state.units = units[:, -1]
+        before = state.units[:, -1:]
+        units = before + self.target_paces[tokens].cumsum(1)  # [R, T]
+        state.units = torch.cat([before, units], 1)
         units = units.view(len(state.memory_units), -1)
         ahead = state.memory_units[:, None, :] - units[:, :, None]
         return ahead.clamp(-reach, reach) + reach

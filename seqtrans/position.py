@@ -19,6 +19,9 @@ class PositionScheme(nn.Module):
     limit: int | None = None
     """Positions 0 ... limit - 1 exist; ``None`` if any does. The model refuses longer inputs."""
 
+    causal: bool = False
+    """Whether the stack that it serves looks back only; set by the model."""
+
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
         """Embeddings ``x`` [B, T, D] with their positions ``at`` [T], or [B, T], added."""
         return x
@@ -42,8 +45,8 @@ class PositionScheme(nn.Module):
         return type(self).bias is not PositionScheme.bias
 
 
-def sinusoid(at: Tensor, width: int) -> Tensor:
-    """[..., D] in fp32: sin at 2i, cos at 2i + 1, of ``at`` / 10000^(2i/D) (section 3.5)."""
+def sinusoid(at: Tensor, width: int, base: float = 10000.0) -> Tensor:
+    """[..., D] in fp32: sin at 2i, cos at 2i + 1, of ``at`` / ``base``^(2i/D) (section 3.5)."""
     pairs = torch.arange(0, width, 2, device=at.device, dtype=torch.float32)
-    angles = at.to(torch.float32).unsqueeze(-1) * torch.exp(pairs * (-math.log(10000.0) / width))
+    angles = at.to(torch.float32).unsqueeze(-1) * torch.exp(pairs * (-math.log(base) / width))
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :width]

@@ -5,8 +5,9 @@ run's.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seqtrans.errors import Problem, SettingsError
 from seqtrans.settings import AnySettings, Settings, Words, fill, parse_words
@@ -36,6 +37,33 @@ class UseSettings(DecodingSettings):
     """What every command that uses one run can be told."""
 
     run: Path = Field(description="the run folder")
+
+
+class EnsembleSettings(DecodingSettings):
+    """What every command can be told that uses one run or several together."""
+
+    run: tuple[Path, ...] = Field(
+        min_length=1, description="the run folder, or several that decode together"
+    )
+    step: tuple[str, ...] = Field(  # type: ignore[assignment]
+        ("best",),
+        min_length=1,
+        description="the checkpoint: best, last, average, or an update's number; or several that "
+        "decode together",
+    )
+    mean: Literal["probabilities", "logarithms"] = Field(
+        "probabilities", description="what is averaged where several decode together"
+    )
+
+    @model_validator(mode="after")
+    def _several(self) -> EnsembleSettings:
+        for name in ("run", "step"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name}: the same is given twice")
+        if self.mean != "probabilities" and len(self.run) * len(self.step) == 1:
+            raise ValueError("mean has no effect without several runs or steps")
+        return self
 
 
 def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySettings, Words]:

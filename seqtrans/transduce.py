@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from seqtrans.reuse import UseSettings, read_command
+from seqtrans.reuse import EnsembleSettings, read_command
 
 if TYPE_CHECKING:
     from seqtrans.decoding import Hypothesis
@@ -21,7 +21,7 @@ BLOCK = 1000
 """Input lines that are decoded together."""
 
 
-class TransduceSettings(UseSettings):
+class TransduceSettings(EnsembleSettings):
     """What ``seqtrans transduce`` can be told."""
 
     input: Path | None = Field(None, description="read this file; none: standard input")
@@ -40,6 +40,21 @@ class TransduceSettings(UseSettings):
         description="also draw each output into this folder, as 1.svg, 2.svg, ..., if the task can",
     )
 
+    prefix: str | None = Field(
+        None, description="what every output begins with, as the task writes outputs"
+    )
+    prefixes: Path | None = Field(
+        None,
+        description="a file with what each output begins with, a line for each line of the input; "
+        "a blank one: anything",
+    )
+
+    @model_validator(mode="after")
+    def _one_beginning(self) -> TransduceSettings:
+        if self.prefix is not None and self.prefixes is not None:
+            raise ValueError("prefixes: give either this or prefix=TEXT")
+        return self
+
     @model_validator(mode="after")
     def _countable(self) -> TransduceSettings:
         if self.best > 1 and self.format != "json":
@@ -50,13 +65,15 @@ class TransduceSettings(UseSettings):
 def main(argv: list[str]) -> int:
     """Turn each line of the input into one line of output, in the same order.
 
-    usage: seqtrans transduce run=FOLDER [step=best] [input=FILE] [output=FILE]
+    usage: seqtrans transduce run=FOLDER[,FOLDER …] [step=best[,STEP …]]
+                              [mean=probabilities|logarithms] [input=FILE] [output=FILE]
                               [format=line|drawing|json] [best=N] [svg=FOLDER]
-                              [device=DEVICE] [tokens=N]
+                              [prefix=TEXT|prefixes=FILE] [device=DEVICE] [tokens=N]
                               [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
-    A blank line gives a blank line. What the decoder and the task can be told is listed by
-    seqtrans settings task=NAME decoder=NAME.
+    A blank line gives a blank line. Several runs, each at every step that is given, decode as one
+    by their mean; all but the weights is then the first run's. What the decoder and the task can be
+    told is listed by seqtrans settings task=NAME decoder=NAME.
 
     example: echo 'The old ferry left .' | seqtrans transduce run=runs/parsing format=drawing
     """
@@ -67,7 +84,9 @@ def main(argv: list[str]) -> int:
     from seqtrans.files import whole_file, write_whole
     from seqtrans.reporting import counting
 
-    engine = load(settings.run, settings.step, settings.device, changes, settings.tokens)
+    engine = load(
+        settings.run, settings.step, settings.device, changes, settings.tokens, settings.mean
+    )
     where = str(settings.input or "standard input")
     if settings.input is None and sys.stdin.isatty():
         print("seqtrans: type lines, then Ctrl-D", file=sys.stderr)
@@ -77,6 +96,20 @@ def main(argv: list[str]) -> int:
         raise DataError(f"{where} can't be read: {error.strerror}.") from None
     lines = split_lines(content, where)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
+
+    beginnings = None
+    if settings.prefix is not None:
+        beginnings = [settings.prefix] * len(numbers)
+    elif settings.prefixes is not None:
+        try:
+            given = split_lines(settings.prefixes.read_bytes(), str(settings.prefixes))
+        except OSError as error:
+            raise DataError(f"{settings.prefixes} can't be read: {error.strerror}.") from None
+        if len(given) != len(lines):
+            raise DataError(
+                f"{settings.prefixes} has {len(given)} lines, and {where} has {len(lines)}."
+            )
+        beginnings = [given[number - 1] for number in numbers]
 
     def name(place: int) -> str:
         return f"{where}, line {numbers[place - 1]}"
@@ -94,6 +127,7 @@ def main(argv: list[str]) -> int:
                 settings.best,
                 progress=lambda done: bar.advance(bar.task_ids[0], done),
                 names=lambda place, first=first: name(first + place),  # type: ignore[misc]
+                prefixes=beginnings and beginnings[first : first + BLOCK],
             )
             for number, outputs in zip(numbers[first:], found, strict=False):
                 for blank in lines[written : number - 1]:

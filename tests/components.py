@@ -1,8 +1,8 @@
-"""Small components that are not offered: proof that the interfaces carry what may come.
+"""Small components as others might write them, and settings that suit tiny models.
 
-Relative keys (Shaw et al., 2018), rotary (Su et al., 2021), ALiBi (Press et al., 2022), the buckets
-of T5 (Raffel et al., 2020), restricted neighbourhoods (section 4 of the paper) by a mask and at
-their true cost, and a source of frames that makes one vector of several.
+Restricted neighbourhoods (section 4 of the paper) by a mask, and with keys of its own for each
+query, which every bias must be able to take; and a source of frames that makes one vector of
+several.
 """
 
 from __future__ import annotations
@@ -14,69 +14,17 @@ from torch import Tensor, nn
 
 from seqtrans.attention import Attention, Bias
 from seqtrans.config import Shape
-from seqtrans.position import PositionScheme, sinusoid
+from seqtrans.settings import Settings
 from seqtrans.task import Vocabulary
+from seqtrans_plugins import GlobalSettings, RelativeSettings, RestrictedSettings, T5Settings
 
-
-class Nothing(PositionScheme):
-    """No positions at all."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-
-
-class Rotary(PositionScheme):
-    """Queries and keys turned by angles in proportion to their positions."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-
-    def rotate(self, heads: Tensor, at: Tensor) -> Tensor:
-        sine, cosine = sinusoid(at, heads.shape[-1]).unflatten(-1, (-1, 2)).unbind(-1)  # type: ignore[no-untyped-call]
-        even, odd = heads[..., 0::2], heads[..., 1::2]
-        turned = torch.stack([even * cosine - odd * sine, odd * cosine + even * sine], -1)
-        return turned.flatten(-2).to(heads.dtype)
-
-
-class Alibi(PositionScheme):
-    """A penalty for distance, with a slope of its own for each head."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.heads = shape.heads
-
-    def bias(self, queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
-        slopes = 2.0 ** (-8 * torch.arange(1, self.heads + 1) / self.heads)
-        return -slopes[:, None, None] * (query_at[:, None] - key_at).abs()  # [H, T, K]
-
-
-class RelativeKeys(PositionScheme):
-    """A vector for each clipped distance, added to the keys as each query sees them."""
-
-    reach = 3
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.table = nn.Embedding(2 * self.reach + 1, shape.head)
-
-    def bias(self, queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
-        distance = (key_at - query_at[:, None]).clamp(-self.reach, self.reach) + self.reach
-        logits = queries @ self.table.weight.T / math.sqrt(queries.shape[-1])  # [B, H, T, 2r+1]
-        return logits.gather(3, distance.expand(*logits.shape[:2], -1, -1))
-
-
-class Buckets(PositionScheme):
-    """A learned number for each head and bucket of distances, wider the further away."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.table = nn.Embedding(16, shape.heads)
-        nn.init.zeros_(self.table.weight)
-
-    def bias(self, queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
-        distance = key_at - query_at[:, None]
-        bucket = distance.abs().float().log2().floor().clamp(-1, 6).long() + 1
-        return self.table(bucket + 8 * (distance > 0)).movedim(-1, 0)  # type: ignore[no-any-return]
+SMALL: dict[str, Settings] = {
+    "restricted": RestrictedSettings(reach=3, block=2),
+    "global": GlobalSettings(reach=2, block=2, first=2),
+    "relative": RelativeSettings(reach=3),
+    "t5": T5Settings(buckets=8, farthest=6),
+}
+"""By the component's name: settings with which a few tokens meet all that it can do."""
 
 
 class Seen(Attention):
@@ -138,5 +86,4 @@ class Frames(nn.Module):
         return self.project(stacked), nn.functional.pad(mask, (0, missing))[:, :: self.stride]
 
 
-POSITIONS = [Nothing, Rotary, Alibi, RelativeKeys, Buckets]
 ATTENTIONS = [Seen, Gathered]

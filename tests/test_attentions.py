@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import components
@@ -9,10 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqtrans.attention import Attention, KeyValueCache, view, weights
+from seqtrans.attention import Attention, KeyValueCache, MultiHead, view, weights
 from seqtrans.config import Shape
+from seqtrans.errors import SettingsError
 from seqtrans.plugins import registry
-from seqtrans.testing import check_attention, tiny_model
+from seqtrans.settings import NoSettings
+from seqtrans.testing import TINY, check_attention, tiny_model
+from seqtrans_plugins import GroupedSettings
+from seqtrans_plugins.grouped import Grouped
+from seqtrans_plugins.linear import Linear
+from seqtrans_plugins.none import Nothing
 
 OFFERED = [pytest.param(o.component, id=o.component.name) for o in registry().all("attention")]
 ALL = [*OFFERED, *(pytest.param(a, id=a.__name__) for a in components.ATTENTIONS)]
@@ -20,7 +27,7 @@ ALL = [*OFFERED, *(pytest.param(a, id=a.__name__) for a in components.ATTENTIONS
 
 @pytest.mark.parametrize("attention", ALL)
 def test_keeps_what_the_engine_relies_on(attention: Any) -> None:
-    check_attention(attention)
+    check_attention(attention, components.SMALL.get(getattr(attention, "name", "")))
 
 
 class Forgetful(components.Seen):
@@ -130,6 +137,91 @@ def test_a_cache_keeps_no_more_than_is_reached(steps: int) -> None:
     assert cache.at is not None
     assert cache.at.tolist() == [7, 8, 9]
     assert KeyValueCache().select(torch.tensor([0])) == KeyValueCache()
+
+
+def test_a_cache_keeps_the_first() -> None:
+    cache = KeyValueCache()
+    for first in range(0, 10, 2):
+        at = torch.arange(first, first + 2)
+        keys = at.float().view(1, 1, -1, 1)
+        held, _, held_at = cache.append(keys, -keys, at)
+        assert held.flatten().tolist() == held_at.tolist()
+        cache.forget(3, 2)
+    assert cache.at is not None
+    assert cache.at.tolist() == [0, 1, 7, 8, 9]
+
+
+# Grouped queries.
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_groups_share_keys_and_values(key_heads: int) -> None:
+    """The same as with all heads where the keys and values of a group's heads are alike."""
+    shape = TINY.model_copy(update={"heads": 4})
+    grouped = Grouped(GroupedSettings(key_heads=key_heads), shape)
+    few = MultiHead(16, 4, 4, 4, grouped, 0.0)
+    many = MultiHead(16, 4, 4, 4, Attention(), 0.0)
+    assert few.key.weight.shape == (4 * key_heads, 16)
+    with torch.no_grad():
+        many.query.weight.copy_(few.query.weight)
+        many.output.weight.copy_(few.output.weight)
+        for name in ("key", "value"):
+            weight = getattr(few, name).weight.view(key_heads, 4, 16)
+            repeated = weight.repeat_interleave(4 // key_heads, 0).flatten(0, 1)
+            getattr(many, name).weight.copy_(repeated)
+    x, at, scheme = torch.randn(2, 5, 16), torch.arange(5), Nothing(NoSettings(), shape)
+    assert torch.allclose(few.look(x, at, scheme), many.look(x, at, scheme), atol=1e-6)
+
+
+def test_groups_must_be_equal() -> None:
+    with pytest.raises(SettingsError) as error:
+        Grouped(GroupedSettings(key_heads=3), TINY)
+    assert str(error.value) == "attention.key_heads: must divide model.heads=2, and 3 doesn't"
+
+
+# Linear attention.
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 200])
+def test_linear_attention_over_many_chunks(length: int) -> None:
+    """Equations 4 and 9, values and gradients, in one and in parts."""
+    linear = Linear(NoSettings(), TINY)
+    q, k, v = (torch.randn(2, 2, length, 8, requires_grad=True) for _ in range(3))
+    at = torch.arange(length)
+    found = linear(q, k, v, query_at=at, key_at=at, causal=True)
+    wanted = linear.weigh(q, k, query_at=at, key_at=at, causal=True) @ v
+    assert torch.allclose(found, wanted, atol=1e-5)
+    towards = torch.randn_like(found)
+    for mine, twin in zip(
+        torch.autograd.grad((found * towards).sum(), (q, k, v)),
+        torch.autograd.grad((wanted * towards).sum(), (q, k, v)),
+        strict=True,
+    ):
+        assert torch.allclose(mine, twin, atol=1e-4)
+    cache = linear.cache()
+    parts = [
+        linear.extend(
+            q[:, :, a:b], k[:, :, a:b], v[:, :, a:b], at=at[a:b], cache=cache, causal=True
+        )
+        for a, b in itertools.pairwise(sorted({0, 1, length // 3, length // 2, length}))
+        if a < b
+    ]
+    assert torch.allclose(torch.cat(parts, 2), found, atol=1e-5)
+    assert cache.sums is not None
+    assert cache.sums.shape == (2, 2, 8, 9)  # whatever the length
+    assert cache.kept.at is None
+
+
+def test_linear_attention_with_large_biases() -> None:
+    linear = Linear(NoSettings(), TINY)
+    q, k, v = torch.randn(3, 1, 2, 4, 8)
+    at = torch.arange(4)
+
+    def bias(queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
+        return 1000.0 * (key_at - query_at[:, None]).float()
+
+    found = linear(q, k, v, query_at=at, key_at=at, bias=bias)
+    assert torch.allclose(found, v[:, :, -1:].expand_as(v), atol=1e-5)
 
 
 def test_attention_dropout_reaches_every_layer() -> None:

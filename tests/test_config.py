@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ def problems(*words: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         config(*words)
     return str(caught.value).splitlines()
+
+
+def offered(kind: str) -> str:
+    """The names of all components of a kind, as a message lists them."""
+    return ", ".join(offer.component.name for offer in registry().all(kind))
 
 
 def test_what_nobody_chose_is_the_papers() -> None:
@@ -81,7 +87,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert problems("task=parsing", *words) == [
         "model: no preset is called 'bsae'; did you mean base?; there are: base, big, small, tiny",
         "decoder: no decoder is called 'beem'; did you mean 'beam'? "
-        "there are: greedy, beam, sampling",
+        f"there are: {offered('decoder')}",
         "dat.tokens: no such group; did you mean data?",
         "training.lrr: no such setting; did you mean training.lr?",
     ]
@@ -99,7 +105,7 @@ def test_all_mistakes_are_told_at_once() -> None:
          "training: training.weight_decay has no effect without training.optimizer=adamw"),
         (["training.validation_decoder=gredy"],
          "training.validation_decoder: no decoder is called 'gredy'; did you mean 'greedy'? "
-         "there are: greedy, beam, sampling"),
+         f"there are: {offered('decoder')}"),
         (["lr=3"], "lr: no such setting; did you mean training.lr?"),
     ],
 )  # fmt: skip
@@ -108,9 +114,10 @@ def test_one_sentence_for_a_mistake(words: list[str], message: str) -> None:
 
 
 def test_a_task_must_be_named() -> None:
-    assert problems("model=base") == ["task: must be given, as in task=parsing; there are: parsing"]
+    there = f"there are: {offered('task')}"
+    assert problems("model=base") == [f"task: must be given, as in task=parsing; {there}"]
     assert problems("task=pasing") == [
-        "task: no task is called 'pasing'; did you mean 'parsing'? there are: parsing"
+        f"task: no task is called 'pasing'; did you mean 'parsing'? {there}"
     ]
 
 
@@ -124,7 +131,9 @@ def test_a_config_survives_json() -> None:
 
 @pytest.mark.parametrize("name", sorted(packaged()))
 def test_every_packaged_config_resolves(name: str) -> None:
-    assert config(f"config={name}").names["task"] == "parsing"
+    found = config(f"config={name}")
+    text = packaged()[name].read_text(encoding="utf-8")
+    assert re.search(rf"^(task|  name): {found.names['task']}$", text, re.MULTILINE)
 
 
 def test_the_papers_parser() -> None:

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from seqtrans.constraint import asked, refused
 from seqtrans.data import pad
 from seqtrans.decoding import Decoder, Hypothesis, Request, admissible, length_penalty
+from seqtrans.errors import SettingsError
 from seqtrans.plugins import registry
+from seqtrans.settings import fill
 from seqtrans.task import Constraint, Vocabulary
 from seqtrans.testing import TableScorer, check_decoder, random_table, tiny_model
 from seqtrans_plugins import BeamSettings, DecoderSettings, SamplingSettings
@@ -26,8 +29,8 @@ from seqtrans_plugins.sampling import Sampling
 EOS = 2
 
 
-def beam(width: int = 4, alpha: float = 0.0) -> Beam:
-    return Beam(BeamSettings(width=width, alpha=alpha))
+def beam(width: int = 4, alpha: float = 0.0, groups: int = 1, diversity: float = 0.0) -> Beam:
+    return Beam(BeamSettings(width=width, alpha=alpha, groups=groups, diversity=diversity))
 
 
 def penalised(alpha: float) -> Any:
@@ -168,6 +171,188 @@ def test_the_beam_is_its_plain_twin(
             score = penalised(alpha)(hypothesis.log_probability, len(hypothesis.ids) + 1)
             assert math.isclose(hypothesis.score, score)
             assert hypothesis.truncated == (len(hypothesis.ids) + 1 == limit)
+
+
+def plain_groups(
+    scorer: TableScorer,
+    source: tuple[int, ...],
+    limit: int,
+    width: int,
+    groups: int,
+    diversity: float,
+    count: int,
+) -> list[tuple[int, ...]]:
+    """The rule of diverse groups for one sentence, in lists, and without stopping early."""
+    live: list[list[tuple[tuple[int, ...], float]]] = [[((), 0.0)] for _ in range(groups)]
+    finished: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in range(groups)]
+    for length in range(1, limit + 1):
+        taken: list[int] = []
+        for group in range(groups):
+            extended = []
+            for prefix, total in live[group]:
+                scores = torch.tensor(scorer.table(source, prefix)).log_softmax(-1).tolist()
+                for symbol in [EOS, *range(3, len(scores))] if length < limit else [EOS]:
+                    extended.append(((*prefix, symbol), total + scores[symbol]))
+            extended.sort(key=lambda pair: diversity * taken.count(pair[0][-1]) - pair[1])
+            extended = extended[: width // groups]
+            taken = taken + [ids[-1] for ids, _ in extended]
+            live[group] = [pair for pair in extended if pair[0][-1] != EOS]
+            finished[group] += [(ids[:-1], total) for ids, total in extended if ids[-1] == EOS]
+    chosen: dict[tuple[int, ...], float] = {}
+    for group in range(groups):
+        finished[group].sort(key=lambda pair: -pair[1])
+    for turn in range(count):
+        firsts = [some[turn] for some in finished if len(some) > turn]
+        for ids, total in sorted(firsts, key=lambda pair: -pair[1]):
+            if len(chosen) < count:
+                chosen.setdefault(ids, total)
+    return sorted(chosen, key=lambda ids: -chosen[ids])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(4, 6),
+    limits=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    groups=st.integers(2, 3),
+    each=st.integers(1, 3),
+    diversity=st.sampled_from([0.3, 1.0, 20.0]),
+    count=st.integers(1, 4),
+    seed=st.integers(0, 10**6),
+)
+def test_diverse_groups_are_their_plain_twin(
+    size: int,
+    limits: list[int],
+    groups: int,
+    each: int,
+    diversity: float,
+    count: int,
+    seed: int,
+) -> None:
+    scorer = TableScorer(Vocabulary(size), random_table(size, seed))
+    width, count = groups * each, min(count, groups * each)
+    found = search(beam(width, 0.0, groups, diversity), scorer, limits, count)
+    for sentence, (hypotheses, limit) in enumerate(zip(found, limits, strict=True)):
+        wanted = plain_groups(scorer, (3 + sentence,), limit, width, groups, diversity, count)
+        assert [hypothesis.ids for hypothesis in hypotheses] == wanted
+
+
+def test_groups_keep_what_the_engine_relies_on() -> None:
+    check_decoder(lambda: beam(4, 0.6, 2, 0.7), score=penalised(0.6))
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"width": 4, "groups": 3}, "decoder.width=4 can't be divided into decoder.groups=3"),
+        ({"diversity": 0.5}, "decoder.diversity has no effect without decoder.groups above 1"),
+        (
+            {"groups": 2},
+            "decoder.groups above 1 needs decoder.diversity above 0: all groups would be alike",
+        ),
+    ],
+)
+def test_settings_of_the_beam_that_contradict(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        fill(BeamSettings, values, "decoder")
+    assert str(error.value) == f"decoder: {sentence}"
+
+
+def fitting(
+    scorer: TableScorer,
+    limit: int,
+    rule: Any,
+    prefix: tuple[int, ...],
+    least: int,
+    no_repeat: int,
+) -> list[tuple[int, ...]]:
+    """Every output that may come of what is asked, each wish yielding to those before it."""
+
+    def open_to(ids: tuple[int, ...]) -> set[int]:
+        symbols = {EOS, *range(3, scorer.vocabulary.size)}
+        allowed = rule(ids) if rule is not None else symbols
+        asked_of = []
+        if len(ids) < len(prefix):
+            asked_of.append({prefix[len(ids)]})
+        if len(ids) < min(least, limit - 1):
+            asked_of.append(symbols - {EOS})
+        if no_repeat:
+            runs = {ids[i : i + no_repeat] for i in range(len(ids) - no_repeat + 1)}
+            before = ids[len(ids) - no_repeat + 1 :] if no_repeat > 1 else ()
+            asked_of.append({s for s in symbols if (*before, s) not in runs})
+        for wish in asked_of:
+            allowed = allowed & wish or allowed
+        return allowed if len(ids) + 1 < limit else allowed & {EOS}
+
+    done, going = [], [()]
+    while going:
+        ids = going.pop()
+        for symbol in open_to(ids):
+            if symbol == EOS:
+                done.append(ids)
+            else:
+                going.append((*ids, symbol))
+    return done
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    limit=st.integers(1, 5),
+    alpha=st.sampled_from([-1.0, 0.0, 0.6, 2.0]),
+    prefix=st.lists(st.integers(3, 5), max_size=4),
+    least=st.integers(0, 6),
+    no_repeat=st.integers(0, 3),
+    constrained=st.booleans(),
+    count=st.integers(1, 3),
+    seed=st.integers(0, 10**6),
+)
+def test_a_wide_beam_is_exhaustive_whatever_is_asked(
+    limit: int,
+    alpha: float,
+    prefix: list[int],
+    least: int,
+    no_repeat: int,
+    constrained: bool,
+    count: int,
+    seed: int,
+) -> None:
+    """So the rule by which it stops early is safe; and greedy search and samples keep to it all."""
+    scorer = TableScorer(Vocabulary(6), random_table(6, seed))
+    prefix = prefix[: limit - 1]
+    rule = TableConstraint(6, seed, [limit], [(0, ())])
+    if constrained and any(
+        symbol not in rule.symbols(0, tuple(prefix[:at])) for at, symbol in enumerate(prefix)
+    ):
+        prefix = []
+    own = (lambda ids: set(rule.symbols(0, ids))) if constrained else None
+    may_be = fitting(scorer, limit, own, tuple(prefix), least, no_repeat)
+
+    def constraint() -> Constraint | None:
+        own = TableConstraint(6, seed, [limit], [(0, ())]) if constrained else None
+        limits = torch.tensor([limit])
+        return asked(scorer.vocabulary, limits, own, [prefix], least, no_repeat)
+
+    ranked = sorted(
+        may_be,
+        key=lambda ids: -penalised(alpha)(scorer.log_probability((3,), ids), len(ids) + 1),
+    )
+    (found,) = search(beam(150, alpha), scorer, [limit], count, constraint())
+    assert [hypothesis.ids for hypothesis in found] == ranked[:count]
+    for decoder in (Greedy(DecoderSettings()), Sampling(SamplingSettings(seed=seed))):
+        (one,) = search(decoder, scorer, [limit], 1, constraint())
+        assert one[0].ids in may_be
+
+
+def test_which_prefix_is_refused() -> None:
+    constraint = TableConstraint(6, 1, [5, 5, 5], [(i, ()) for i in range(3)])
+    firsts = [constraint.symbols(i, ()) for i in range(3)]
+    right = [[next(s for s in some if s != EOS)] if set(some) - {EOS} else [] for some in firsts]
+    cpu = torch.device("cpu")
+    assert refused(constraint, right, cpu) is None
+    assert refused(constraint, [[], [], []], cpu) is None
+    at, wrong = next((i, s) for i in range(3) for s in range(3, 6) if s not in firsts[i])
+    prefixes = [*right[:at], [wrong], *right[at + 1 :]]
+    assert refused(constraint, prefixes, cpu) == (at, 0)
+    assert constraint.rows == [(0, ()), (1, ()), (2, ())], "it is left alone"
 
 
 @settings(max_examples=40, deadline=None)

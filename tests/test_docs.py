@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from seqtrans import __version__
+from seqtrans import __version__, plan
 from seqtrans.commands import COMMANDS
 from seqtrans.config import ENGINE, GROUPS, PRESETS, packaged, resolve
 from seqtrans.errors import Problem, SettingsError
@@ -217,8 +217,10 @@ def test_every_whole_command_is_understood(document: str, names: Registry) -> No
     found = list(commands(document))
     assert found
     for command, words in found:
-        if command in ("train", "prepare", "settings"):
+        if command in ("train", "prepare", "settings", "doctor"):
             resolve(parse_words(words, packaged()), names)
+        elif command == "plan":
+            plan.read(words)
         else:
             _, changes = read_command(words, own_settings(command))
             for group, values in changes.tree.items():
@@ -252,6 +254,10 @@ def takes(schema: type[Settings], key: str, value: str | None) -> bool:
     return True
 
 
+OWN = ("evaluate", "transduce", "average", "attend", "compare", "export", "fetch", "plan")
+"""Commands with settings of their own."""
+
+
 def settable(names: Registry, key: str, value: str | None) -> bool:
     """Whether something may be set so, in a run or in a command that uses one."""
     group, dot, field = key.removesuffix(".name").partition(".")
@@ -263,7 +269,7 @@ def settable(names: Registry, key: str, value: str | None) -> bool:
         return value is None or value in PRESETS[group]
     if group in KINDS:
         return value is None or any(value == offer.component.name for offer in names.all(group))
-    own = [own_settings(command) for command in ("evaluate", "transduce", "average")]
+    own = [own_settings(command) for command in OWN]
     return group == "run" or any(takes(schema, group, value) for schema in own)
 
 

@@ -149,7 +149,8 @@ def test_refusals(run: Path, parser: Engine, tmp_path: Path) -> None:
         (
             PluginError,
             lambda: parser.transduce(["Yes"], decoder="beem"),
-            "no decoder is called 'beem'; did you mean 'beam'? there are: greedy, beam, sampling",
+            "no decoder is called 'beem'; did you mean 'beam'? there are: greedy, beam, "
+            "speculative, sampling",
         ),
         (
             SettingsError,
@@ -299,7 +300,7 @@ def test_evaluate_writes_outputs_and_figures(
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("evaluate", [], "run: must be given: the run folder"),
+        ("evaluate", [], "run: must be given: the run folder, or several that decode together"),
         ("evaluate", ["splitt=dev"], "splitt: no such setting; did you mean split?"),
         ("transduce", ["best=2"], "best: more than one output for each input needs format=json"),
         ("transduce", ["best=0"], "best: must be at least 1, not '0'"),

@@ -11,7 +11,16 @@ import pytest
 import seqtrans
 
 PUBLIC = {
-    "seqtrans.attention": ["Attention", "Bias", "KeyValueCache", "MultiHead", "view", "weights"],
+    "seqtrans.attention": [
+        "Attention",
+        "Bias",
+        "Cache",
+        "KeyValueCache",
+        "MultiHead",
+        "for_each_query_head",
+        "view",
+        "weights",
+    ],
     "seqtrans.decoding": [
         "Decoder",
         "Hypothesis",

@@ -1,15 +1,23 @@
-"""Beam search with the paper's length penalty (section 6.1).
+"""Beam search with the paper's length penalty (section 6.1), and with diverse groups.
 
 Each step keeps the ``width`` best extensions of a sentence's live hypotheses. Those that end with
 eos leave the beam as finished; the others live on, so a beam of one is greedy search and a beam
 wide enough is exhaustive. A sentence is done when no live hypothesis can still beat its worst
 wanted finished one: a log-probability only falls from here on, so the best that a live one can
 score is what it has now under the mildest penalty it can still reach.
+
+With groups (Vijayakumar et al., 2018) a sentence has several such beams. At each step one after the
+other chooses, and a symbol ranks lower by ``diversity`` for each time that the groups before have
+just taken it. Only the choice is biased: what a hypothesis has in the end is its own
+log-probability, so the bound above holds as it stands. Groups of a sentence go on until all are
+done, so that none is influenced by how many hypotheses are wanted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -22,7 +30,7 @@ DEAD = float("-inf")
 
 @dataclass
 class Finished:
-    """The finished hypotheses of one sentence, best first, no more than are wanted."""
+    """The finished hypotheses of one group, best first, no more than are wanted."""
 
     wanted: int
     hypotheses: list[Hypothesis] = field(default_factory=list)
@@ -39,98 +47,152 @@ class Finished:
 
 @dataclass
 class Live:
-    """Live hypotheses, best first: N sentences, W each; one with fewer repeats its best at -inf."""
+    """Live hypotheses of N sentences, G groups each, W a group, best first.
+
+    A group with fewer repeats its sentence's best at -inf.
+    """
 
     sentences: Tensor  # [N]
-    ids: Tensor  # [N, W, t], bos first
-    total: Tensor  # [N, W]: log-probabilities
-
-    def rows(self, hypotheses: Tensor) -> Tensor:
-        """Where ``hypotheses`` [N', W'] of the first N' sentences lie among the N·W rows."""
-        firsts = torch.arange(len(hypotheses), device=hypotheses.device) * self.total.shape[1]
-        return firsts[:, None] + hypotheses
+    ids: Tensor  # [N, G, W, t], bos first
+    total: Tensor  # [N, G, W]: log-probabilities
 
 
 class Beam(Decoder):
     """Breadth-first search over ``width`` hypotheses, penalised by ((5 + length) / 6)^``alpha``."""
 
     def __init__(self, settings: BeamSettings) -> None:
-        self.width, self.alpha, self.extra = settings.width, settings.alpha, settings.extra
+        self.alpha, self.extra = settings.alpha, settings.extra
+        self.least, self.no_repeat = settings.least, settings.no_repeat
+        self.groups, self.width = settings.groups, settings.width // settings.groups
+        self.diversity = settings.diversity
         self.most = settings.width
 
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
         vocabulary, constraint = scorer.vocabulary, request.constraint
         device, limits = request.source.device, request.limits.to(request.source.device)
-        finished = [Finished(request.count) for _ in limits]
+        finished = [[Finished(request.count) for _ in range(self.groups)] for _ in limits]
         state = scorer.start(request.source, request.mask)
+        if self.groups > 1:
+            every = torch.arange(len(limits), device=device).repeat_interleave(self.groups)
+            state = state.select(every)
+            constraint = None if constraint is None else constraint.select(every)
+        size = len(limits), self.groups, 1
         live = Live(
             torch.arange(len(limits), device=device),
-            torch.full((len(limits), 1, 1), vocabulary.bos, dtype=torch.long, device=device),
-            torch.zeros(len(limits), 1, dtype=torch.float64, device=device),
+            torch.full((*size, 1), vocabulary.bos, dtype=torch.long, device=device),
+            torch.zeros(size, dtype=torch.float64, device=device),
         )
         while len(live.sentences):
-            logits = scorer.advance(live.ids[:, :, -1:].flatten(0, 1), state)[:, -1]
-            last = (limits[live.sentences] <= live.ids.shape[2])[:, None].expand_as(live.total)
-            scores = admissible(
-                logits.float().log_softmax(-1), vocabulary, last.flatten(), constraint
+            logits = scorer.advance(live.ids[..., -1:].flatten(0, 2), state)[:, -1].float()
+            last = (limits[live.sentences] <= live.ids.shape[3])[:, None, None]
+            open_to = admissible(
+                logits, vocabulary, last.expand_as(live.total).flatten(), constraint
             )
-            extended, parents = self.extend(live, scores)
+            extended, parents = self.extend(live, open_to, logits.logsumexp(1))
             self.finish(extended, finished, limits, vocabulary.eos)
             live, rows = self.survivors(live, extended, parents, finished, limits)
             if len(live.sentences):
                 state = state.select(rows)
                 if constraint is not None:
                     constraint = constraint.select(rows)
-                    constraint.advance(live.ids[:, :, -1].flatten())
-        return [sentence.hypotheses for sentence in finished]
+                    constraint.advance(live.ids[..., -1].flatten())
+        return [best(groups, request.count) for groups in finished]
 
-    def extend(self, live: Live, scores: Tensor) -> tuple[Live, Tensor]:
-        """The best by ``scores`` [N·W, V], and which live hypothesis [N, W'] each extends."""
-        symbols = scores.shape[1]
-        totals = (live.total.flatten()[:, None] + scores).view(len(live.total), -1)  # [N, W·V]
-        total, flat = totals.topk(min(self.width, totals.shape[1]), dim=1)
-        parents, tokens = flat // symbols, flat % symbols
-        ids = live.ids.gather(1, parents[:, :, None].expand(-1, -1, live.ids.shape[2]))
-        return Live(live.sentences, torch.cat([ids, tokens[:, :, None]], 2), total), parents
+    def extend(self, live: Live, logits: Tensor, normaliser: Tensor) -> tuple[Live, Tensor]:
+        """The best by ``logits`` [N·G·W, V], of which ``normaliser`` [N·G·W] is the log of the sum,
+        and which live hypothesis [N, G, W'] of its group each extends.
 
-    def finish(self, live: Live, finished: list[Finished], limits: Tensor, eos: int) -> None:
+        An extension among a group's W' best is among the W' best of the hypothesis it extends, so
+        no more of these are looked at.
+        """
+        size, symbols = live.total.shape, logits.shape[1]
+        logits = logits.view(*size, symbols)
+        normaliser = normaliser.view(size).double()
+        count = min(self.width, symbols)
+        used = logits.new_zeros(size[0], symbols)  # how often the groups before took each symbol
+        chosen: list[tuple[Tensor, Tensor, Tensor]] = []
+        for group in range(size[1]):
+            ranked = logits[:, group]  # [N, W, V]
+            if group:
+                ranked = ranked - self.diversity * used[:, None]
+            found, tokens = ranked.topk(count, dim=2)
+            base = (live.total[:, group] - normaliser[:, group])[:, :, None]
+            ranks = (base + found.double()).flatten(1)  # [N, W·count]
+            rank, place = ranks.topk(min(self.width, ranks.shape[1]), dim=1)
+            token = tokens.flatten(1).gather(1, place)
+            total = rank
+            if group:
+                total = rank + self.diversity * used.gather(1, token)
+            if group + 1 < size[1]:
+                used = used.scatter_add(1, token, total.isfinite().to(used.dtype))
+            chosen.append((total, place // count, token))
+        total, parents, token = (torch.stack(tensors, 1) for tensors in zip(*chosen, strict=True))
+        longer = live.ids.gather(2, parents[..., None].expand(-1, -1, -1, live.ids.shape[3]))
+        return Live(live.sentences, torch.cat([longer, token[..., None]], 3), total), parents
+
+    def finish(self, live: Live, finished: list[list[Finished]], limits: Tensor, eos: int) -> None:
         """Move what ends with eos to the finished hypotheses; -inf remains in its place."""
-        length = live.ids.shape[2] - 1
-        ended = (live.ids[:, :, -1] == eos) & live.total.isfinite()
+        length = live.ids.shape[3] - 1
+        ended = (live.ids[..., -1] == eos) & live.total.isfinite()
         scores = live.total / length_penalty(length, self.alpha).to(live.total.device)
-        for row, column in ended.nonzero().tolist():
-            sentence, score = int(live.sentences[row]), float(scores[row, column])
-            if finished[sentence].admits(score):
-                symbols = tuple(live.ids[row, column, 1:-1].tolist())
+        for row, group, column in ended.nonzero().tolist():
+            sentence, score = int(live.sentences[row]), float(scores[row, group, column])
+            if finished[sentence][group].admits(score):
+                symbols = tuple(live.ids[row, group, column, 1:-1].tolist())
                 cut = length >= int(limits[sentence])
-                finished[sentence].add(
-                    Hypothesis(symbols, float(live.total[row, column]), score, cut)
-                )
+                total = float(live.total[row, group, column])
+                finished[sentence][group].add(Hypothesis(symbols, total, score, cut))
         live.total = live.total.masked_fill(ended, DEAD)
 
     def survivors(
-        self, before: Live, live: Live, parents: Tensor, finished: list[Finished], limits: Tensor
+        self,
+        before: Live,
+        live: Live,
+        parents: Tensor,
+        finished: list[list[Finished]],
+        limits: Tensor,
     ) -> tuple[Live, Tensor]:
         """What is still worth searching, and the rows of ``before`` from which it comes.
 
         Where nothing lives on and nothing is finished, the best so far is, as truncated.
         """
         mildest = torch.maximum(
-            length_penalty(live.ids.shape[2], self.alpha).to(limits.device),
+            length_penalty(live.ids.shape[3], self.alpha).to(limits.device),
             length_penalty(limits[live.sentences], self.alpha),
         )
-        bounds = (live.total.max(1).values / mildest).tolist()
+        bounds = (live.total.max(2).values / mildest[:, None]).tolist()
         worthwhile = []
         for row, (sentence, bound) in enumerate(zip(live.sentences.tolist(), bounds, strict=True)):
-            ended = finished[sentence]
-            if bound == DEAD and not ended.hypotheses:
-                ended.add(Hypothesis(tuple(before.ids[row, 0, 1:].tolist()), DEAD, DEAD, True))
-            worthwhile.append(bound > DEAD and ended.admits(bound))
+            groups = finished[sentence]
+            if max(bound) == DEAD and not any(group.hypotheses for group in groups):
+                so_far = tuple(before.ids[row, 0, 0, 1:].tolist())
+                groups[0].add(Hypothesis(so_far, DEAD, DEAD, True))
+            worthwhile.append(
+                any(b > DEAD and g.admits(b) for b, g in zip(bound, groups, strict=True))
+            )
         going = torch.tensor(worthwhile, device=limits.device)
-        total, order = live.total.sort(dim=1, descending=True, stable=True)
-        width = int(total[going].isfinite().sum(1).max()) if going.any() else 0
-        total, order = total[:, :width], order[:, :width]
-        order = torch.where(total.isfinite(), order, order[:, :1])
-        rows = before.rows(parents.gather(1, order))[going]
-        ids = live.ids.gather(1, order[:, :, None].expand(-1, -1, live.ids.shape[2]))
-        return Live(live.sentences[going], ids[going], total[going]), rows.flatten()
+        total, order = live.total.sort(dim=2, descending=True, stable=True)
+        width = int(total[going].isfinite().sum(2).max()) if going.any() else 0
+        total, order = total[..., :width], order[..., :width]
+        offsets = torch.arange(self.groups, device=limits.device)[:, None]
+        place = order + offsets * live.total.shape[2]  # among its sentence's G·W'
+        first = live.total.flatten(1).argmax(1)
+        place = torch.where(total.isfinite(), place, first[:, None, None]).flatten(1)
+        rows = torch.arange(before.total.numel(), device=limits.device).view(before.total.shape)
+        rows = rows.gather(2, parents).flatten(1).gather(1, place)[going]
+        length = live.ids.shape[3]
+        ids = live.ids.flatten(1, 2).gather(1, place[..., None].expand(-1, -1, length))[going]
+        ids = ids.view(len(ids), self.groups, width, length)
+        return Live(live.sentences[going], ids, total[going]), rows.flatten()
+
+
+def best(groups: Sequence[Finished], count: int) -> list[Hypothesis]:
+    """``count`` hypotheses of a sentence: each group's best, then each one's second, ...; no two
+    alike, and the best first.
+    """
+    chosen: dict[tuple[int, ...], Hypothesis] = {}
+    for turn in zip_longest(*(group.hypotheses for group in groups)):
+        for hypothesis in sorted(filter(None, turn), key=lambda h: -h.score):
+            if len(chosen) < count:
+                chosen.setdefault(hypothesis.ids, hypothesis)
+    return sorted(chosen.values(), key=lambda h: -h.score)

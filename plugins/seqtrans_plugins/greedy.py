@@ -15,7 +15,8 @@ class Greedy(Decoder):
     most = 1
 
     def __init__(self, settings: DecoderSettings) -> None:
-        self.extra = settings.extra
+        self.extra, self.least = settings.extra, settings.least
+        self.no_repeat = settings.no_repeat
 
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
         eos, constraint = scorer.vocabulary.eos, request.constraint
@@ -27,13 +28,12 @@ class Greedy(Decoder):
         tokens = torch.full_like(limits, scorer.vocabulary.bos)
         chosen: list[tuple[Tensor, Tensor]] = []  # at each step: sentences, their symbols
         while len(alive):
-            logits = scorer.advance(tokens[:, None], state)[:, -1]
+            logits = scorer.advance(tokens[:, None], state)[:, -1].float()
             last = limits[alive] <= len(chosen) + 1
-            scores = admissible(logits.float().log_softmax(-1), scorer.vocabulary, last, constraint)
-            best, tokens = scores.max(-1)
+            best, tokens = admissible(logits, scorer.vocabulary, last, constraint).max(-1)
             dead = best.isneginf()
             tokens = tokens.masked_fill(dead, eos)
-            total[alive] += best.double()
+            total[alive] += best.double() - logits.logsumexp(-1).double()
             truncated[alive] = last | dead
             chosen.append((alive, tokens))
             going = (tokens != eos).nonzero()[:, 0]

@@ -23,6 +23,7 @@ class Sampling(Decoder):
         self.temperature = settings.temperature
         self.top_k, self.top_p = settings.top_k, settings.top_p
         self.seed, self.extra = settings.seed, settings.extra
+        self.least, self.no_repeat = settings.least, settings.no_repeat
 
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
         vocabulary, constraint = scorer.vocabulary, request.constraint

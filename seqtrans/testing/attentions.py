@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqtrans.attention import Attention, Bias, view, weights
+from seqtrans.attention import Attention, for_each_query_head
 from seqtrans.config import Shape
 from seqtrans.hooks import Component
 from seqtrans.settings import Settings
@@ -42,8 +42,8 @@ def check_attention(
         attention: what is checked.
         settings: of a component.
         plain: the same in a way that is slow and plain, with the arguments of ``forward``. By
-            default a softmax over what ``sees`` shows, so a variant with a fast ``forward`` of its
-            own is compared with its own ``sees``.
+            default what ``weigh`` gives, a softmax over what ``sees`` shows, so a variant with a
+            fast ``forward`` of its own is compared with its own ``sees``.
     """
 
     def build(shape: Shape) -> Attention:
@@ -60,21 +60,10 @@ def check_attention(
 
 
 def plainly(variant: Attention) -> Plain:
-    """What a variant computes if it is a softmax over what ``sees`` shows."""
+    """What a variant computes by the weights that it says it has."""
 
-    def plain(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        query_at: Tensor,
-        key_at: Tensor,
-        key_mask: Tensor | None = None,
-        causal: bool = False,
-        bias: Bias | None = None,
-    ) -> Tensor:
-        mask = view(variant.sees(query_at, key_at), key_mask, query_at, key_at, causal)
-        return weights(q, k, mask, bias(q, query_at, key_at) if bias else None) @ v
+    def plain(q: Tensor, k: Tensor, v: Tensor, **arguments: Any) -> Tensor:
+        return variant.weigh(q, k, **arguments) @ for_each_query_head(v, q)
 
     return plain
 
@@ -84,9 +73,17 @@ def some_bias(queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
     return queries.mean(-1, keepdim=True) * (query_at[:, None] - key_at).to(queries.dtype)
 
 
-def random_heads(length: int) -> Tensor:
-    """[3, H, length, D/H]."""
-    return torch.randn(3, TINY.heads, length, TINY.head, requires_grad=True)
+def random_heads(variant: Attention, *lengths: int) -> list[Tensor]:
+    """Queries, keys and values [3, H, length, D/H]; one length, or one of queries and of others."""
+    heads = variant.key_heads or TINY.heads
+    return [
+        torch.randn(3, count, length, TINY.head, requires_grad=True)
+        for count, length in (
+            (TINY.heads, lengths[0]),
+            (heads, lengths[-1]),
+            (heads, lengths[-1]),
+        )
+    ]
 
 
 def equals_its_plain_twin(variant: Attention, plain: Plain) -> None:
@@ -98,7 +95,7 @@ def equals_its_plain_twin(variant: Attention, plain: Plain) -> None:
         (0, 4, length - 1), (False, True), (False, True), (None, some_bias)
     ):
         query_at = at[first:] if first else at
-        q, k, v = random_heads(len(query_at)), random_heads(length), random_heads(length)
+        q, k, v = random_heads(variant, len(query_at), length)
         arguments: dict[str, Any] = {
             "query_at": query_at,
             "key_at": at,
@@ -126,12 +123,12 @@ def reach_holds(variant: Attention) -> None:
     """What lies further back than ``reach`` can be left out."""
     if variant.reach is None:
         return
-    length = variant.reach + 6
+    length = variant.first + variant.reach + 6
     at = torch.arange(length)
-    q, k, v = random_heads(1), random_heads(length), random_heads(length)
-    first = length - 1 - variant.reach
+    q, k, v = random_heads(variant, 1, length)
+    kept = torch.cat([at[: variant.first], at[length - 1 - variant.reach :]])
     same(
-        variant(q, k[:, :, first:], v[:, :, first:], query_at=at[-1:], key_at=at[first:]),
+        variant(q, k[:, :, kept], v[:, :, kept], query_at=at[-1:], key_at=kept),
         variant(q, k, v, query_at=at[-1:], key_at=at),
         f"Keys further back than reach={variant.reach} must be left out or in with the same result",
     )
@@ -142,7 +139,7 @@ def nothing_to_see_gives_zeros(variant: Attention) -> None:
     at = torch.arange(5)
     mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
     for causal, bias in itertools.product((False, True), (None, some_bias)):
-        q, k, v = (random_heads(5) for _ in range(3))
+        q, k, v = random_heads(variant, 5)
         found = variant(q, k, v, query_at=at, key_at=at, key_mask=mask, causal=causal, bias=bias)
         same(found[1], torch.zeros_like(found[1]), "A query that sees nothing must give zeros", 0.0)
         found.square().sum().backward()
@@ -156,7 +153,7 @@ def nothing_to_see_gives_zeros(variant: Attention) -> None:
 def dropout_acts(variant: Attention) -> None:
     """``dropout`` acts in training only."""
     at = torch.arange(9)
-    q, k, v = (random_heads(9) for _ in range(3))
+    q, k, v = random_heads(variant, 9)
     usual = variant(q, k, v, query_at=at, key_at=at)
     variant.dropout = 0.5
     same(

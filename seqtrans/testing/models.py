@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seqtrans import checkpoint
+from seqtrans.attention import KeyValueCache
 from seqtrans.model import State, Transducer
 from seqtrans.testing.parts import (
     SIZE,
@@ -76,11 +77,14 @@ def whole_equals_stepwise(model: Transducer, sources: Sequence[Tensor]) -> None:
             f"{', '.join(map(str, sizes))}",
         )
         for layer, past in zip(model.decoder.layers, state.layers, strict=True):
-            reach = layer.attention.attention.reach
+            attention = layer.attention.attention
+            if attention.reach is None or not isinstance(past.cache, KeyValueCache):
+                continue
             held = 0 if past.cache.at is None else len(past.cache.at)
             expect(
-                reach is None or held <= reach,
-                f"A cache of an attention that reaches back {reach} must not hold {held} keys.",
+                held <= attention.first + attention.reach,
+                f"A cache of an attention that reaches back {attention.reach} must not hold "
+                f"{held} keys.",
             )
 
 

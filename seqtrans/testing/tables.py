@@ -41,6 +41,14 @@ class Prefixes:
         """These rows, in this order."""
         return Prefixes([self.rows[row] for row in rows.tolist()])
 
+    def rewindable(self, steps: int) -> bool:
+        """All of it can be taken back."""
+        return True
+
+    def rewind(self, steps: int) -> None:
+        """Take the last ``steps`` tokens back; bos is none of them."""
+        self.rows = [(source, read[: len(read) - steps]) for source, read in self.rows]
+
 
 class TableScorer:
     """A scorer of which every probability is known, for tests of searches."""

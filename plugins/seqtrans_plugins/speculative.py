@@ -1,0 +1,227 @@
+"""Greedy search that reads several symbols at a time, with the very same outputs.
+
+A greedy decoder calls its model once for each symbol. Two things are known without a call:
+
+- what a constraint forces: where one symbol alone may come next, it does;
+- a guess: what has most often followed the same few symbols, in outputs so far or in the source
+  (speculative decoding, Leviathan et al., 2023, with n-grams as the draft model).
+
+Both are read in one call, which tells what greedy search would have taken after each; guesses are
+kept as far as they are that. So outputs and their log-probabilities are those of ``greedy``, but
+for rounding: matrix products of other shapes sum in another order, and where two symbols are
+equally likely up to the last bits either may win, as with another size of batch.
+
+Sentences of a batch share one state, which has read equally much of each. A call reads on from
+there; then the state is taken back to where all sentences are right. One that is ahead has its next
+symbols ready, so a batch takes about as many calls as its slowest sentence, not as the sum of their
+mistakes. But where many are read together a call costs as much as it has symbols, and guessing
+gains nothing: a batch of more than ``rows`` is left to greedy search. A state that can't be taken
+back reads what is forced, and no guesses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer, admissible
+from seqtrans.task import Constraint, Vocabulary
+from seqtrans_plugins import SpeculativeSettings
+from seqtrans_plugins.greedy import Greedy
+
+MEMORY = 200_000
+"""So many contexts are remembered; then it begins anew."""
+CERTAIN = 256
+"""The most symbols of one sentence that are read at a time when none of them is guessed."""
+
+
+class Followers:
+    """What has followed the last symbols most often: after the longest of them that is known."""
+
+    def __init__(self, shortest: int, longest: int) -> None:
+        self.lengths = range(longest, shortest - 1, -1)
+        self.counts: dict[tuple[int, ...], Counter[int]] = {}
+
+    def learn(self, ids: Sequence[int], first: int = 1) -> None:
+        """Note what comes before each symbol of ``ids`` from the one numbered ``first`` on."""
+        if len(self.counts) > MEMORY:
+            self.counts.clear()
+        for at in range(first, len(ids)):
+            for length in self.lengths:
+                if length <= at:
+                    context = tuple(ids[at - length : at])
+                    self.counts.setdefault(context, Counter())[ids[at]] += 1
+
+    def guess(self, ids: Sequence[int]) -> tuple[int, float] | None:
+        """What has mostly followed ``ids``, and in which share of cases; ``None``: nothing has."""
+        for length in self.lengths:
+            counts = self.counts.get(tuple(ids[-length:]))
+            if counts is not None:
+                symbol, count = max(counts.items(), key=lambda item: item[1])
+                return symbol, count / (counts.total() + 1)
+        return None
+
+
+@dataclass
+class Row:
+    """One sentence and its output."""
+
+    vocabulary: Vocabulary
+    limit: int
+    source: Followers | None
+    constraint: Constraint | None
+    """Of this row alone, after all its ids."""
+    ids: list[int]
+    """bos and what is certain of the output, eos included."""
+    open_to: Tensor | None = None
+    """Bool [V]: what may come next, once it was asked."""
+    weighed: int = 1
+    """How many of the ids the model has given a probability, bos included."""
+    total: float = 0.0
+    truncated: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has all its ids."""
+        return self.ids[-1] == self.vocabulary.eos
+
+    @property
+    def done(self) -> bool:
+        """Whether they all have been weighed, too."""
+        return self.ended and self.weighed == len(self.ids)
+
+    def append(self, symbol: int, device: torch.device) -> None:
+        """Take a symbol."""
+        self.ids.append(symbol)
+        self.open_to = None
+        if self.constraint is not None and not self.ended:
+            self.constraint.advance(torch.tensor([symbol], device=device))
+
+    def follow(self, device: torch.device) -> Tensor:
+        """Take what is forced, and give what may come next, bool [V]; nothing is, once it ended."""
+        while self.open_to is None:
+            last = torch.tensor([self.limit <= len(self.ids)], device=device)
+            scores = torch.zeros(1, self.vocabulary.size, device=device)
+            allowed = admissible(scores, self.vocabulary, last, self.constraint)[0].isfinite()
+            self.open_to = allowed
+            some = allowed.nonzero()[:2, 0].tolist()
+            if len(some) == 1:
+                self.append(some[0], device)
+                if self.ended:
+                    self.open_to = torch.zeros_like(allowed)
+        return self.open_to
+
+
+class Speculative(Decoder):
+    """Greedy search over what is forced and what is guessed, several symbols at a time."""
+
+    most = 1
+
+    def __init__(self, settings: SpeculativeSettings) -> None:
+        self.extra, self.least = settings.extra, settings.least
+        self.no_repeat = settings.no_repeat
+        self.draft, self.rows, self.copy = settings.draft, settings.rows, settings.copy_source
+        self.longest, self.share = settings.context, settings.share
+        self.followers = Followers(1, settings.context)
+        self.plain = Greedy(settings)
+
+    def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
+        if len(request.limits) > self.rows:
+            return self.plain.decode(scorer, request)
+        device = request.source.device
+        rows = self.begin(scorer.vocabulary, request)
+        state = scorer.start(request.source, request.mask)
+        rewinds = hasattr(state, "rewind") and state.rewindable(max(self.draft, CERTAIN))
+        alive, read = rows, 0  # how many ids of each row the state has read
+        while alive:
+            for row in alive:
+                row.follow(device)
+            drafts = self.drafts(alive, read, rewinds)
+            width = max(map(len, drafts))
+            padded = [[*some, *[scorer.vocabulary.pad] * (width - len(some))] for some in drafts]
+            logits = scorer.advance(torch.tensor(padded, device=device), state)
+            scores = logits.float().log_softmax(-1)
+            for place, row in enumerate(alive):
+                self.weigh(row, read, drafts[place], scores[place])
+            going = [place for place, row in enumerate(alive) if not row.done]
+            if not going:
+                break
+            right = min(alive[place].weighed for place in going) - 1
+            if read + width > right:
+                state.rewind(read + width - right)
+            if len(going) < len(alive):
+                alive = [alive[place] for place in going]
+                state = state.select(torch.tensor(going, device=device))
+            read = right
+        return [
+            [Hypothesis(tuple(row.ids[1:-1]), row.total, row.total, row.truncated)] for row in rows
+        ]
+
+    def begin(self, vocabulary: Vocabulary, request: Request) -> list[Row]:
+        """A row for each sentence."""
+        rows = []
+        for number, limit in enumerate(request.limits.tolist()):
+            source = None
+            if self.copy:
+                source = Followers(min(2, self.longest), self.longest)
+                source.learn(request.source[number][request.mask[number]].tolist())
+            constraint = request.constraint
+            if constraint is not None:
+                constraint = constraint.select(torch.tensor([number], device=request.source.device))
+            rows.append(Row(vocabulary, limit, source, constraint, [vocabulary.bos]))
+        return rows
+
+    def drafts(self, rows: Sequence[Row], read: int, rewinds: bool) -> list[list[int]]:
+        """For each row what to read after its first ``read`` ids, at least one token.
+
+        With a state that can't be taken back it is equally much for all, and certain.
+        """
+        drafts = [row.ids[read : len(row.ids) - row.ended][:CERTAIN] for row in rows]
+        if not rewinds:
+            width = min(map(len, drafts))
+            return [draft[:width] for draft in drafts]
+        for row, draft in zip(rows, drafts, strict=True):
+            if row.ended:
+                continue
+            ids, hope = list(row.ids[-self.longest :]), 1.0
+            while len(draft) < self.draft:
+                guess = None if row.source is None else row.source.guess(ids)
+                guess = self.followers.guess(ids) if guess is None else guess
+                if guess is None or guess[0] == row.vocabulary.eos:
+                    break
+                hope *= guess[1]
+                if hope < self.share:
+                    break
+                draft.append(guess[0])
+                ids.append(guess[0])
+        return drafts
+
+    def weigh(self, row: Row, read: int, draft: Sequence[int], scores: Tensor) -> None:
+        """Take the best symbol after each token of ``draft``, as long as what was read is that.
+
+        ``scores`` [T, V] are log-probabilities of what follows each.
+        """
+        before = row.weighed
+        for at in range(row.weighed - 1 - read, len(draft)):
+            if row.weighed < len(row.ids):
+                row.total += float(scores[at, row.ids[row.weighed]])
+            else:
+                open_to = row.follow(scores.device)
+                if row.weighed < len(row.ids):  # forced, as it turns out
+                    row.total += float(scores[at, row.ids[row.weighed]])
+                else:
+                    best, symbol = scores[at].masked_fill(~open_to, float("-inf")).max(0)
+                    row.total += float(best)
+                    dead = row.total == float("-inf")
+                    row.append(row.vocabulary.eos if dead else int(symbol), scores.device)
+            row.weighed += 1
+            if row.done:
+                row.truncated = row.weighed > row.limit or row.total == float("-inf")
+                break
+            if at + 1 < len(draft) and draft[at + 1] != row.ids[row.weighed - 1]:
+                break
+        self.followers.learn(row.ids[: row.weighed], before)

@@ -1,0 +1,82 @@
+"""Several models that decode as one: at each step the mean of what they hold likely.
+
+A decoder sees one `seqtrans.decoding.Scorer`, and nothing of what is behind. The mean of the
+probabilities favours what one model is sure of, that of their logarithms what none holds unlikely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seqtrans.model import State, Transducer
+
+Mean = Literal["probabilities", "logarithms"]
+
+
+@dataclass
+class States:
+    """Where each of the models stands; their rows are the same."""
+
+    members: list[State]
+
+    def select(self, rows: Tensor) -> States:
+        """These rows of each, in this order."""
+        return States([state.select(rows) for state in self.members])
+
+    def rewindable(self, steps: int) -> bool:
+        """Prepare for :meth:`rewind`; whether all members can."""
+        can = [state.rewindable(steps) for state in self.members]  # each is to prepare
+        return all(can)
+
+    def rewind(self, steps: int) -> None:
+        """Take the last ``steps`` tokens back in each."""
+        for state in self.members:
+            state.rewind(steps)
+
+
+class Ensemble(nn.Module):
+    """A scorer of one or more models over the same vocabularies."""
+
+    def __init__(self, models: Sequence[Transducer], mean: Mean = "probabilities") -> None:
+        super().__init__()
+        self.models: list[Transducer] = nn.ModuleList(models)  # type: ignore[assignment]
+        self.mean = mean
+        self.vocabulary = models[0].vocabulary
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.models[0].device
+
+    @property
+    def longest(self) -> int | None:
+        """The most target symbols that all of them have positions for."""
+        return min((m.longest for m in self.models if m.longest is not None), default=None)
+
+    def start(self, source: Tensor, mask: Tensor) -> States:
+        """Let each read ``source`` [B, S, ...], real where ``mask`` [B, S] is True."""
+        return States([model.start(source, mask) for model in self.models])
+
+    def advance(self, tokens: Tensor, state: States) -> Tensor:
+        """The logarithms of the mean [R, T, V] after ``tokens`` [R, T]; not normalised for the mean
+        of logarithms.
+        """
+        each = torch.stack(
+            [
+                model.advance(tokens, member).float().log_softmax(-1)
+                for model, member in zip(self.models, state.members, strict=True)
+            ]
+        )
+        if self.mean == "logarithms":
+            return each.mean(0)
+        return each.logsumexp(0) - math.log(len(each))
+
+    def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """Teacher forcing: [B, T, V] for what follows each prefix of ``target`` [B, T]."""
+        return self.advance(target, self.start(source, mask))
