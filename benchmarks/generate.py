@@ -55,12 +55,12 @@ class GenerateSettings(Settings):
 def main(argv: list[str]) -> int:
     """Write pairs of lines that a program made up, for measuring what large corpora take.
 
-    usage: python -m benchmarks.generate pairs=NUMBER folder=FOLDER [seed=1]
+    usage: python -m benchmarks generate pairs=NUMBER folder=FOLDER [seed=1]
 
     The same settings give the same files, source.txt and target.txt, and a smaller number of pairs
     their beginning, up to whole chunks of 50,000.
 
-    example: python -m benchmarks.generate pairs=4500000 folder=/tmp/corpus
+    example: python -m benchmarks generate pairs=4500000 folder=/tmp/corpus
     """
     settings, _ = read_command(argv, GenerateSettings)
     generate(settings.pairs, settings.folder, settings.seed)

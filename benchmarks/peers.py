@@ -704,11 +704,24 @@ def serve(work: Work, build: Callable[[Work], tuple[nn.Module | None, Step]], na
         began = time.perf_counter()
         outputs = [step(batch) for batch in batches]
         seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = {"seconds": seconds, "peak": peak, "outputs": outputs}
+        answer = {"seconds": seconds, "peak": peak(), "outputs": outputs}
         print(json.dumps(answer), file=answers, flush=True)
         if work.training and sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
+
+
+def peak() -> float:
+    """The most memory that this process ever had, in MB.
+
+    Linux hands the ``ru_maxrss`` of whoever started a process on to it, which may be more.
+    """
+    status = Path("/proc/self/status")
+    if status.is_file():
+        fields = dict(
+            line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines()
+        )
+        return int(fields["VmHWM"].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def touch(batch: Batch, training: bool) -> None:
@@ -729,7 +742,8 @@ def main(name: str, path: str) -> None:
         torch.set_num_threads(work.threads)
         torch.manual_seed(1)
     distribution, build = PEERS[name]
-    serve(work, build, f"{distribution} {version(distribution)}")
+    note = " int8" if build is ctranslate2_int8 else ""
+    serve(work, build, f"{distribution} {version(distribution)}{note}")
 
 
 if __name__ == "__main__":

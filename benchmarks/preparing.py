@@ -110,13 +110,13 @@ class Taken:
 def main(argv: list[str]) -> int:
     """Measure what preparing a corpus takes, here and by what others have for it.
 
-    usage: python -m benchmarks.preparing corpus=FOLDER folder=FOLDER [pairs=NUMBER] [peers=FOLDER]
+    usage: python -m benchmarks preparing corpus=FOLDER folder=FOLDER [pairs=NUMBER] [peers=FOLDER]
 
     Each way has the same pairs, learns from the same number of them, and is free to use all cores.
     The others are subword-nmt and sentencepiece, each followed by fairseq-preprocess. Memory is
     what all processes of a step have resident together, looked at four times a second.
 
-    example: python -m benchmarks.preparing corpus=/tmp/corpus folder=/tmp/work pairs=200000
+    example: python -m benchmarks preparing corpus=/tmp/corpus folder=/tmp/work pairs=200000
     """
     settings, _ = read_command(argv, PreparingSettings)
     folder = settings.folder / "preparing"

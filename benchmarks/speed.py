@@ -143,7 +143,7 @@ def main(argv: list[str]) -> int:
 
     example: python -m benchmarks.speed train preset=tiny peers_folder=/opt/peers
     """
-    kind, words = (argv[0], argv[1:]) if argv else ("", [])
+    kind, words = argv[0], argv[1:]
     if kind == "train":
         training = read(words, TrainSettings)
         commands = interpreters(training, TRAINERS)
@@ -538,10 +538,9 @@ def table(result: Mapping[str, Any]) -> str:
     head = f"{result['kind']}, {settings['preset']}"
     if not training:
         head += f", {settings['decoder']}, batches of {settings['batch']}"
-    threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
     lines = [
-        f"{head}: {settings['rounds']} rounds of {result['batches']}, fp32, "
-        f"{threads}, {result['machine']}, torch {result['torch']}",
+        f"{head}: {many(settings['rounds'], 'round')} of {result['batches']}, fp32, "
+        f"{many(result['threads'], 'thread')}, {result['machine']}, torch {result['torch']}",
     ]
     lines += [f"{key}: {value:.1%}" for key, value in result.items() if key.startswith("padding")]
     columns = ("", f"{result['unit']}/s", "GFLOPS", "peak MB", "seqtrans is faster by (from, to)")
@@ -556,6 +555,11 @@ def table(result: Mapping[str, Any]) -> str:
         if row["name"] == "ctranslate2":
             lines += ["", f"CTranslate2 has our weights: {row['same']:.0%} of outputs are alike."]
     return "\n".join(lines) + "\n"
+
+
+def many(count: int, noun: str) -> str:
+    """A number of something."""
+    return f"{count} {noun}{'s' if count > 1 else ''}"
 
 
 class Numbers:
@@ -663,4 +667,4 @@ def serve(path: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(main, sys.argv[1:]))
+    sys.exit(run(main, sys.argv[1:] or ["--help"]))

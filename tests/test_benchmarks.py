@@ -901,8 +901,8 @@ def test_help_of_a_command(command: str, capsys: Captured) -> None:
 def test_an_unknown_command(capsys: Captured) -> None:
     assert front.main(["recrod"]) == 2
     assert capsys.readouterr().err == (
-        "seqtrans: no command is called 'recrod'; did you mean record?; there are: record, "
-        "verify, board\n"
+        "seqtrans: no command is called 'recrod'; did you mean record?; there are: "
+        f"{', '.join(front.COMMANDS)}\n"
     )
 
 

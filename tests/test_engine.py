@@ -206,7 +206,8 @@ def test_a_component_that_is_not_installed_is_named_with_its_provider(
     path.write_text(json.dumps(content), "utf-8")
     assert refusal(PluginError, lambda: seqtrans.load(copy)) == (
         f"{path} needs a position provided by seqtrans-wavelets 0.3: "
-        "no position is called 'wavelets'; there are: sinusoidal, learned"
+        "no position is called 'wavelets'; there are: "
+        + ", ".join(offer.component.name for offer in registry().all("position"))
     )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seqtrans.attention import Attention, weights
 from seqtrans.config import MODELS, Shape
 from seqtrans.decoding import length_penalty
+from seqtrans.dropout import Dropout
 from seqtrans.model import FeedForward, Sublayer, Transducer
 from seqtrans.position import sinusoid
 from seqtrans.schedule import learning_rate
@@ -257,7 +258,7 @@ def test_post_norm() -> None:
     torch.manual_seed(1)
     found = sublayer(x, torch.sin)
     torch.manual_seed(1)
-    assert torch.allclose(found, normalised(x + nn.functional.dropout(x.sin(), 0.5)), atol=1e-5)
+    assert torch.allclose(found, normalised(x + Dropout(0.5)(x.sin())), atol=1e-5)
     model = tiny_model()
     assert isinstance(model.encoder.norm, nn.Identity)
     assert isinstance(model.decoder.norm, nn.Identity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,8 @@ def test_learning_takes_the_trees_in_any_order() -> None:
 def test_exactly_the_leaf_symbols_pace(form: dict[str, Any]) -> None:
     learned = Linearisation.learn([read_tree(HERON)], **form)
     paces = (False, False, False, *(symbol.kind == "leaf" for symbol in learned.symbols))
-    assert learned.vocabulary() == Vocabulary(len(paces), pad=0, bos=1, eos=2, paces=paces)
+    wanted = Vocabulary(len(paces), pad=0, bos=1, eos=2, paces=paces)
+    assert replace(learned.vocabulary(), fingerprint="") == wanted
 
 
 @every_form

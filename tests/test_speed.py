@@ -201,7 +201,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
             "no peer is called 'joye' here; there are marian, torch, xtransformers, fairseq, "
             "onmt, joey",
         ),
-        (["decode", "decoder=beam8"], "decoder=beam8: must be greedy or beam4, not 'beam8'"),
+        (["decode", "decoder=beam8"], "decoder: must be one of greedy, beam4, not 'beam8'"),
         (
             ["train", "peers=joey", f"peers_folder={tmp_path}", "preset=tiny", "batches=1"],
             f"peers=joey: there is no {tmp_path}/joey/bin/python; make an environment there with "
@@ -210,4 +210,4 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError) as caught:
             speed.main(words)
-        assert message in str(caught.value)
+        assert str(caught.value) == message
