@@ -384,8 +384,9 @@ def xtransformers(work: Work) -> tuple[nn.Module | None, Step]:
 def fairseq(work: Work) -> tuple[nn.Module | None, Step]:
     """fairseq's ``transformer``, post-norm, with its own label-smoothed criterion and generator.
 
-    Its projections have biases. Its smoothing spreads ε over all symbols but divides by V - 1. Its
-    generator starts with eos, as its training does; here training starts with bos.
+    Its projections have biases, and each layer of its encoder keeps a copy of its weights, for a
+    fast path in decoding. Its smoothing divides by V - 1. Its generator starts with eos; training
+    here starts with bos.
     """
     allow_hashless_defaults()
     transformer = import_module("fairseq.models.transformer")

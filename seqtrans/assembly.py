@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -9,11 +10,12 @@ import torch
 from seqtrans.attention import Attention
 from seqtrans.config import Config
 from seqtrans.decoding import Decoder
-from seqtrans.errors import DataError
+from seqtrans.errors import DataError, PluginError, SettingsError
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.settings import fill
 from seqtrans.task import Task
+from seqtrans.words import there_are
 
 
 def build_task(config: Config, registry: Registry) -> Task:
@@ -61,7 +63,8 @@ def build_decoder(
     """The run's decoder, or another one; ``settings`` go over the run's own if it is the same, else
     over defaults.
 
-    Raises ``PluginError`` for an unknown name and ``SettingsError`` for wrong settings.
+    Raises ``PluginError`` for an unknown name and ``SettingsError`` for wrong settings and for a
+    decoder that is not for this kind of model.
     """
     name = name or config.names["decoder"]
     component = registry.get("decoder", name)
@@ -71,4 +74,20 @@ def build_decoder(
     filled = fill(component.settings, {**under, **settings}, "decoder", owner=name)
     decoder = component.make(filled)
     assert isinstance(decoder, Decoder)
+    if decoder.causal != config.shape.causal:
+        wanted, there = ("yes", "no") if decoder.causal else ("no", "yes")
+        raise SettingsError(
+            f"decoder {name} is for models with model.causal={wanted}, and this one has "
+            f"model.causal={there}; for it {there_are(decoders(registry, config.shape.causal))}."
+        )
     return decoder
+
+
+def decoders(registry: Registry, causal: bool) -> list[str]:
+    """The names of the decoders for models that are causal, or that aren't."""
+    names = []
+    for offer in registry.all("decoder"):
+        with suppress(PluginError):  # one that can't be imported is none to name
+            if getattr(offer.component.load(), "causal", True) == causal:
+                names.append(offer.component.name)
+    return names

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from pydantic import Field
 
 from seqtrans.errors import DataError
+from seqtrans.lines import named, read_lines
 from seqtrans.reuse import UseSettings, read_command
 
 if TYPE_CHECKING:
@@ -97,18 +98,14 @@ def main(argv: list[str]) -> int:
     example: echo 'The old ferry left .' | seqtrans attend run=runs/parsing output=ferry.html
     """
     settings, changes = read_command(argv, AttendSettings)
-    from seqtrans.data import split_lines
     from seqtrans.engine import load
     from seqtrans.files import whole_file
 
     engine = load(settings.run, settings.step, settings.device, changes, settings.tokens)
-    where = str(settings.input or "standard input")
-    if settings.input is None and sys.stdin.isatty():
-        print("seqtrans: type lines, then Ctrl-D", file=sys.stderr)
-    lines = split_lines(content(settings.input), where)
+    lines, where = read_lines(settings.input), named(settings.input)
     targets: list[str] | None = None
     if settings.target is not None:
-        targets = split_lines(content(settings.target), str(settings.target))
+        targets = read_lines(settings.target)
         if len(targets) != len(lines):
             raise DataError(
                 f"{settings.target} has {len(targets)} lines and {where} has {len(lines)}; "
@@ -156,16 +153,6 @@ def main(argv: list[str]) -> int:
         if path is not None:
             print(f"{path}: {len(numbers)} sentence{'s' * (len(numbers) > 1)}")
     return 0
-
-
-def content(path: Path | None) -> bytes:
-    """What a file or standard input holds. Raises ``DataError`` if it can't be read."""
-    if path is None:
-        return sys.stdin.buffer.read()
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror}.") from None
 
 
 def given(task: Task, line: str, where: str) -> Sequence[int]:

@@ -26,13 +26,16 @@ COMMANDS = (
     "settings",
 )
 """Each is a module of this package whose ``main`` is the command, and its docstring the help."""
+REFUSED = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
+"""What an operating system says of a path that was named wrongly or belongs to others."""
 
 
 def run(main: Callable[[list[str]], int], argv: Sequence[str] | None = None) -> int:
     """Call a command's ``main`` with the words after its name, and give the exit status.
 
     ``--help`` or ``-h`` anywhere prints the docstring of ``main``. A `SeqtransError` is told on
-    standard error and is 2; Ctrl-C is 130 and a closed pipe 141, both without a word.
+    standard error and is 2, and so is a path that may not be used; Ctrl-C is 130 and a closed pipe
+    141, both without a word.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -53,6 +56,9 @@ def run(main: Callable[[list[str]], int], argv: Sequence[str] | None = None) -> 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
+        if error.errno in REFUSED and error.filename is not None:
+            print(f"seqtrans: {error.filename}: {error.strerror}.", file=sys.stderr)
+            return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from seqtrans.errors import DataError, Problem, SettingsError
+from seqtrans.lines import read_lines
 from seqtrans.reuse import DecodingSettings, read_command
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ def main(argv: list[str]) -> int:
     else:
         assert settings.reference is not None
         task = named_task(settings, changes)
-        examples = read_lines(settings.reference, task.example)
+        examples = made_of_lines(settings.reference, task.example)
         where = str(settings.reference)
     lines = {path: written for path, *_, written in gathered}
     outputs: dict[str, list[Any]] = {}
     for path in settings.systems:
-        found = lines[path] if path in lines else read_lines(path, str)
+        found = lines[path] if path in lines else read_lines(path)
         if len(found) != len(examples):
             raise DataError(
                 f"{path} has {len(found):,} outputs, and {where} has {len(examples):,} references: "
@@ -167,19 +168,13 @@ def named_task(settings: CompareSettings, changes: Words) -> Task:
     return task
 
 
-def read_lines(path: Path, make: Any) -> list[Any]:
+def made_of_lines(path: Path, make: Any) -> list[Any]:
     """What ``make`` makes of each line of a file.
 
     Raises ``DataError`` if the file can't be read, or naming the line that ``make`` refuses.
     """
-    from seqtrans.data import split_lines
-
-    try:
-        lines = split_lines(path.read_bytes(), str(path))
-    except OSError as error:
-        raise DataError(f"{path} can't be read: {error.strerror}.") from None
     made = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         try:
             made.append(make(line))
         except DataError as error:

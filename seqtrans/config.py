@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, create_model, model_validator
 
@@ -24,6 +24,9 @@ from seqtrans.words import did_you_mean, there_are
 
 class Shape(Settings):
     """The model (section 3; the columns of Table 3)."""
+
+    length_reach: ClassVar[int] = 128
+    """Without ``causal``: how far the length of an output may be from the source's, to be told."""
 
     encoder_layers: int = Field(6, ge=1, description="layers of the encoder (N)")
     decoder_layers: int = Field(6, ge=1, description="layers of the decoder (N)")
@@ -60,8 +63,8 @@ class Shape(Settings):
     )
     causal: bool = Field(
         True,
-        description="whether a target position sees only what precedes it; no: for "
-        "non-autoregressive models",
+        description="whether a target position sees only what precedes it; no: for models that "
+        "write all symbols at once, which also learn how many there are",
     )
     pace: int | None = Field(
         None,
@@ -77,6 +80,10 @@ class Shape(Settings):
     def _fits(self) -> Shape:
         if self.width % 2:
             raise ValueError(f"model.width must be even, not {self.width}")
+        if self.pace is not None and not self.causal:
+            raise ValueError(
+                "model.pace needs model.causal=yes: it follows an output from left to right"
+            )
         if self.head_width is None and self.width % self.heads:
             raise ValueError(
                 f"model.width={self.width} can't be divided into model.heads={self.heads}; set "
@@ -116,6 +123,12 @@ class DataSettings(Settings):
 class TrainingSettings(Settings):
     """The optimisation (section 5)."""
 
+    objective: Literal["left-to-right", "masked"] = Field(
+        "left-to-right",
+        description="tell each target symbol from those before it, or, with model.causal=no, any "
+        "that are masked from the others (Ghazvininejad et al., 2019); the loss is then over the "
+        "masked ones and the length, still divided by all",
+    )
     steps: int = Field(100_000, ge=1, description="updates in all")
     accumulation: int = Field(
         1,
@@ -505,6 +518,18 @@ def resolve(words: Words, registry: Registry) -> Config:
                     )
                 )
     if isinstance(training := settings.get("training"), TrainingSettings):
+        place = "training.objective"
+        if isinstance(shape, Shape) and shape.causal == (training.objective == "masked"):
+            problems.append(
+                Problem(
+                    words.typed.get(place, place),
+                    "masked needs model.causal=no: what is masked is told from both sides"
+                    if shape.causal
+                    else "left-to-right needs model.causal=yes: without it each target position "
+                    "would see the very symbol that it is to predict; masked goes with "
+                    "model.causal=no",
+                )
+            )
         try:
             registry.get("decoder", training.validation_decoder)
         except PluginError as error:

@@ -126,7 +126,6 @@ class Writer:
     def __init__(self, folder: Path, size: int) -> None:
         folder.mkdir(parents=True)
         kind = np.dtype(np.uint16 if size <= 1 << 16 else np.int32)
-        self.count = 0
         self.files = {
             name: Growing(folder / f"{name}.npy", kind if name in SIDES else np.dtype(np.int64))
             for side in SIDES
@@ -141,7 +140,6 @@ class Writer:
             ends = np.cumsum(lengths) + self.files[side].length
             self.files[side].append(values)
             self.files[f"{side}.bounds"].append(ends)
-        self.count += len(lengths)
 
     def __enter__(self) -> Self:
         return self

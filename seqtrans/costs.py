@@ -61,11 +61,14 @@ class Parameters:
     """The softmax's own matrix; 0 where it is the target's embedding."""
     encoder: Stack
     decoder: Stack
+    length: int = 0
+    """What tells the length of an output, where the model is not causal."""
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.embeddings + self.projection + self.encoder.total + self.decoder.total
+        stacks = self.encoder.total + self.decoder.total
+        return self.embeddings + self.projection + stacks + self.length
 
 
 def heads_weights(shape: Shape) -> int:
@@ -99,6 +102,7 @@ def parameters(shape: Shape, vocabularies: Vocabularies) -> Parameters:
             cross=decoder * heads_weights(shape),
             pace=decoder * pace,
         ),
+        length=0 if shape.causal else (2 * shape.length_reach + 1) * (width + 1),
     )
 
 
@@ -137,17 +141,6 @@ class Work:
     def of(cls, lengths: Iterable[tuple[int, int]]) -> Work:
         """Sentences of these lengths (S, T), none of them padded."""
         return sum((cls.padded(1, s, t) for s, t in lengths), cls(0, 0, 0, 0, 0))
-
-    @classmethod
-    def mean(cls, source: float, target: float, source_length: float, target_length: float) -> Work:
-        """So many positions on each side, in sentences that are all as long as the mean."""
-        return cls(
-            source=source,
-            target=target,
-            source_pairs=source * source_length,
-            cross_pairs=source * target_length,
-            target_pairs=target * target_length,
-        )
 
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -179,22 +179,6 @@ def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
     return batches
 
 
-def split_lines(content: bytes, where: str) -> list[str]:
-    """The lines of UTF-8 text, split at LF alone.
-
-    One CR before it and a BOM at the start are dropped. Raises ``DataError`` naming ``where`` if it
-    isn't UTF-8.
-    """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where} is not UTF-8: byte {error.start} can't be decoded.") from None
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
 def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises ``DataError`` if it is missing or no JSON."""
     try:

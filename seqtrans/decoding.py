@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -37,12 +37,18 @@ class Scorer(Protocol):
         What it gives has one method, ``select(rows)``: the state of those rows, in that order,
         each as often as named. It may have two more: ``rewind(steps)`` takes the last of the tokens
         that were read last, together, back; ``rewindable(steps)``, called before these were read,
-        says whether it can.
+        says whether it can. Where the model is not causal, it has ``lengths`` [B, N] instead: the
+        log-probabilities that an output has 0 to N-1 symbols, eos not counted.
         """
         ...
 
     def advance(self, tokens: Tensor, state: Any) -> Tensor:
-        """Move ``state`` on by tokens [R, T]: logits [R, T, V] of what follows each of them."""
+        """Move ``state`` on by tokens [R, T]: logits [R, T, V] of what follows each of them.
+
+        A model that is not causal reads them as whole outputs, each ending with eos and filled up
+        with pad, in which bos stands for a symbol that is hidden. The logits are of what stands at
+        each place, and ``state`` is left alone.
+        """
         ...
 
 
@@ -75,6 +81,9 @@ class Request:
 
 class Decoder(ABC):
     """A search strategy."""
+
+    causal: ClassVar[bool] = True
+    """Whether it is for models that write from left to right, or for those that do not."""
 
     most: int | None = None
     """The most hypotheses it can give for a sentence; ``None`` if any number."""

@@ -61,7 +61,7 @@ def load(
 
     Raises:
         CheckpointError: there is no such run or step, it is damaged, or the vocabularies of several
-            differ.
+            differ, or their ``model.causal``.
         PluginError: a component of the run is not installed here.
     """
     folders = [Path(run)] if isinstance(run, (str, Path)) else [Path(one) for one in run]
@@ -76,6 +76,10 @@ def load(
         folder = folders[number // len(steps)]
         own, opened = (config, task) if folder == folders[0] else open_run(folder, names)
         check_alike(folders[0], task, folder, opened)
+        if own.shape.causal != config.shape.causal:
+            raise CheckpointError(
+                f"{folders[0]} and {folder} can't decode together: model.causal differs."
+            )
         model = assembly.build_model(own, names, opened)
         checkpoint.load_weights(path, model)
         models.append(model.to(where).eval())
@@ -280,7 +284,15 @@ class Engine:
         return Evaluation(self.task.score(outputs, examples), outputs, best)
 
     def score(self, examples: Sequence[Any]) -> list[float]:
-        """The log-probability that the model gives to the target of each example, eos included."""
+        """The log-probability that the model gives to the target of each example, eos included.
+
+        Raises ``DataError`` for a model that has none.
+        """
+        if not self.config.shape.causal:
+            raise DataError(
+                "a model with model.causal=no tells each symbol from all others, which gives no "
+                "probability of a whole output; score with a model that writes from left to right."
+            )
         results = [0.0] * len(examples)
         corpus = Corpus.of(
             (self.task.encode_source(self.task.input(example)), self.task.encode_target(example))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqtrans.model import State, Transducer
@@ -28,6 +29,14 @@ class States:
     def select(self, rows: Tensor) -> States:
         """These rows of each, in this order."""
         return States([state.select(rows) for state in self.members])
+
+    @property
+    def lengths(self) -> Tensor:
+        """[B, N]: the logarithms of the mean of what they hold likely, of models not causal."""
+        each = [state.lengths for state in self.members if state.lengths is not None]
+        widest = max(lengths.shape[1] for lengths in each)
+        same = [F.pad(x, (0, widest - x.shape[1]), value=-math.inf) for x in each]
+        return torch.stack(same).logsumexp(0) - math.log(len(same))
 
     def rewindable(self, steps: int) -> bool:
         """Prepare for :meth:`rewind`; whether all members can."""

@@ -76,14 +76,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
     Raises ``SeqtransError`` if the disk is full or the place can't be written to.
     """
-    temporary = temporary_for(path)
-    try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-            put(temporary, path)
-    finally:
-        delete(temporary)
+    with becoming(path) as place:
+        place.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -92,15 +86,32 @@ def whole_file(path: Path) -> Iterator[TextIO]:
 
     Raises ``SeqtransError`` if the disk is full or the place can't be written to.
     """
-    temporary = temporary_for(path)
-    try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                yield file
-            put(temporary, path)
-    finally:
-        delete(temporary)
+    with becoming(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+
+
+@contextmanager
+def becoming(path: Path) -> Iterator[Path]:
+    """Where to write a file that gets its name at the end of the block.
+
+    A link stays a link, to the new file. A device or pipe, such as ``/dev/null``, is written to as
+    it is: there is nothing of it to be whole, and a file must not take its place. Raises
+    ``SeqtransError`` as `writing` does, and for a folder.
+    """
+    with writing(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not path.is_file():
+            yield path
+            return
+        final = path.resolve() if path.is_symlink() else path
+        temporary = temporary_for(final)
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            put(temporary, final)
+        finally:
+            delete(temporary)
 
 
 def put(temporary: Path, path: Path) -> None:

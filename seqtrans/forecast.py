@@ -280,7 +280,7 @@ def measure(
     import torch
 
     from seqtrans import assembly
-    from seqtrans.loss import Objective
+    from seqtrans.loss import OBJECTIVES
     from seqtrans.task import Task, Vocabulary
 
     sizes = facts.vocabularies
@@ -311,7 +311,7 @@ def measure(
     target = torch.randint(3, sizes.target, (rows, target_length + 1), device=device)
     mask = torch.ones_like(source, dtype=torch.bool)
     training, seconds = config.training, []
-    objective = Objective(model, training.smoothing, training.smoothing_over)
+    objective = OBJECTIVES[training.objective](model, training.smoothing, training.smoothing_over)
     for _ in range(1 + UPDATES):
         began = time.perf_counter()
         loss = objective(source, mask, target[:, :-1], target[:, 1:])

@@ -66,6 +66,8 @@ def weights_lines(plan: Plan) -> list[str]:
             "LayerNorm": stack.norms,
         }
         rows += [(f"  {part}", count) for part, count in parts.items() if count]
+    if weights.length:
+        rows.append(("length", weights.length))
     total = weights.total
     if plan.facts.weights is not None and plan.facts.weights != total:
         rows.append(("of components", plan.facts.weights - total))

@@ -95,6 +95,21 @@ class Component:
                     f"'module:attribute', not {download!r:.80}"
                 )
 
+    def load(self) -> Callable[..., Any]:
+        """``build``, imported now if it is written as text.
+
+        Raises ``PluginError`` if what it names cannot be imported.
+        """
+        if not isinstance(self.build, str):
+            return self.build
+        try:
+            return pkgutil.resolve_name(self.build)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise PluginError(
+                f"{self.name!r} could not be imported from {self.build}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
     def make(self, *arguments: Any) -> Any:
         """Call ``build``, imported now if it is written as text.
 
@@ -102,16 +117,7 @@ class Component:
             PluginError: what ``build`` names cannot be imported. What the call itself raises is
                 left as it is.
         """
-        build = self.build
-        if isinstance(build, str):
-            try:
-                build = pkgutil.resolve_name(build)
-            except Exception as error:
-                raise PluginError(
-                    f"{self.name!r} could not be imported from {self.build}: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-        return build(*arguments)
+        return self.load()(*arguments)
 
 
 class Hooks(Protocol):

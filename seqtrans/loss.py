@@ -11,6 +11,7 @@ same ε the losses differ.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -121,9 +122,12 @@ class Projected(torch.autograd.Function):
 
 
 class Objective(nn.Module):
-    """What is minimised: a model with its loss, as one module that can be spread over processes."""
+    """What is minimised: a model with its loss, as one module that can be spread over processes.
 
-    def __init__(self, model: Transducer, smoothing: float, over: str) -> None:
+    From left to right: each symbol is told from those before it.
+    """
+
+    def __init__(self, model: Transducer, smoothing: float = 0.0, over: str = "all") -> None:
         super().__init__()
         self.model, self.smoothing, self.over = model, smoothing, over
 
@@ -141,3 +145,49 @@ class Objective(nn.Module):
             self.smoothing,
             self.over,
         )
+
+
+class Masked(Objective):
+    """What a model that sees both sides of a target learns: to fill in any part that is hidden.
+
+    Of each target a number of symbols, drawn evenly from 1 to all, is hidden (Ghazvininejad et al.,
+    2019); only these count. bos stands for a hidden symbol, for no target has one, and eos is never
+    hidden. How many symbols there are counts as one symbol more.
+    """
+
+    def forward(
+        self, source: Tensor, mask: Tensor, target_in: Tensor, target_out: Tensor
+    ) -> Tensor:
+        """The summed loss of a batch; what is hidden is drawn from torch's random numbers."""
+        model, vocabulary = self.model, self.model.vocabulary
+        symbols = (target_out != vocabulary.pad) & (target_out != vocabulary.eos)
+        hidden = drawn(symbols)
+        state = model.start(source, mask)
+        x = model.read(target_out.masked_fill(hidden, vocabulary.bos), state)
+        loss = projected_loss(
+            x,
+            model.output_weight,
+            target_out.masked_fill(~hidden, vocabulary.pad),
+            vocabulary.pad,
+            self.smoothing,
+            self.over,
+        )
+        assert state.lengths is not None
+        middle, reach = state.layers[0].mask.sum(1), model.shape.length_reach
+        nearest = symbols.sum(1).clamp(middle - reach, middle + reach)
+        of_length = -state.lengths.gather(1, nearest[:, None])[:, 0]
+        there = (target_out != vocabulary.pad).any(1)
+        return loss + of_length.masked_fill(~there, 0.0).sum()
+
+
+def drawn(symbols: Tensor) -> Tensor:
+    """Of each row of ``symbols`` [B, T] some, as many as is drawn evenly from 1 to all of them."""
+    lengths = symbols.sum(1)
+    share = torch.rand(len(symbols), device=symbols.device, dtype=torch.float64)
+    number = 1 + (share * lengths).long()
+    order = torch.rand(symbols.shape, device=symbols.device).masked_fill(~symbols, 2.0).argsort(1)
+    return (order.argsort(1) < number[:, None]) & symbols
+
+
+OBJECTIVES: Mapping[str, type[Objective]] = {"left-to-right": Objective, "masked": Masked}
+"""By ``training.objective``."""

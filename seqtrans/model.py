@@ -5,7 +5,7 @@ rows of memory, S source time, T target time, D width, H heads, V target vocabul
 
 ``start`` reads the source once; ``advance`` reads more target and gives logits. Training is
 ``advance`` over the whole target, decoding ``advance`` by one token; there is no second way through
-the model.
+the model. With ``model.causal=no`` each ``advance`` reads a whole target anew, from both sides.
 """
 
 from __future__ import annotations
@@ -76,6 +76,34 @@ class Pace(nn.Module):
         return F.embedding(offsets, self.table).movedim(-1, 1)
 
 
+class Length(nn.Module):
+    """How many symbols an output has, told from the memory, for models that do not see an end come.
+
+    As in Ghazvininejad et al. (2019), but each class is a difference to the source's length, so
+    that long sentences need no more of them. The utmost two also stand for all that lies beyond.
+    """
+
+    def __init__(self, width: int, reach: int) -> None:
+        super().__init__()
+        self.reach = reach
+        self.output = nn.Linear(width, 2 * reach + 1)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, memory: Tensor, mask: Tensor) -> Tensor:
+        """Log-probabilities [B, N] of the lengths 0 to N-1, eos not counted, from ``memory``
+        [B, S, D] where ``mask`` [B, S] is True; -inf for what is out of reach.
+        """
+        source = mask.sum(1, keepdim=True)
+        mean = memory.masked_fill(~mask[:, :, None], 0.0).sum(1) / source.clamp(min=1)
+        lengths = torch.arange(mask.shape[1] + self.reach + 1, device=mask.device)
+        classes = lengths - source + self.reach  # [B, N]
+        known = (classes >= 0) & (classes <= 2 * self.reach)
+        logits = self.output(mean).float().gather(1, classes.clamp(0, 2 * self.reach))
+        found: Tensor = logits.masked_fill(~known, float("-inf")).log_softmax(1)
+        return found
+
+
 class Layer(nn.Module):
     """Self-attention, in the decoder a look at the memory, and feed-forward (section 3.1)."""
 
@@ -115,18 +143,20 @@ class Layer(nn.Module):
         x: Tensor,
         at: Tensor,
         scheme: PositionScheme,
-        causal: bool,
+        mask: Tensor | None,
         past: LayerState,
         offsets: Tensor | None,
     ) -> Tensor:
-        """``x`` [R, T, D], after whatever ``past`` has already seen; ``past`` grows by it."""
+        """``x`` [R, T, D], after whatever ``past`` has already seen; ``past`` grows by it.
+
+        With a ``mask`` [R, T] it is all there is, real where that is True and seen from both sides.
+        """
         assert self.cross is not None
         assert self.cross_sublayer is not None
         cross = self.cross
         bias = self.pace(offsets) if self.pace is not None else None
-        x = self.attention_sublayer(
-            x, lambda x: self.attention.look(x, at, scheme, causal=causal, cache=past.cache)
-        )
+        view = {"causal": True, "cache": past.cache} if mask is None else {"key_mask": mask}
+        x = self.attention_sublayer(x, lambda x: self.attention.look(x, at, scheme, **view))
         x = self.cross_sublayer(
             x, lambda x: cross.consult(x, past.keys, past.values, past.mask, bias)
         )
@@ -181,6 +211,8 @@ class State:
     """
     memory_units: Tensor | None = None
     """[M, S]: which unit each memory position belongs to."""
+    lengths: Tensor | None = None
+    """[M, N]: log-probabilities of the lengths 0 to N-1; only with ``model.causal=no``."""
 
     def rewindable(self, steps: int) -> bool:
         """From now on keep what it takes to :meth:`rewind` so far; whether all attentions can."""
@@ -230,6 +262,7 @@ class State:
             memory_units=self.memory_units
             if same or self.memory_units is None
             else self.memory_units[sentences],
+            lengths=self.lengths if same or self.lengths is None else self.lengths[sentences],
         )
 
 
@@ -270,6 +303,7 @@ class Transducer(nn.Module):
         )
         if self.projection is not None:
             nn.init.xavier_uniform_(self.projection.weight)
+        self.length = None if shape.causal else Length(shape.width, shape.length_reach)
         if shape.pace is not None:
             self.register_buffer("source_paces", paces(source_vocabulary), persistent=False)
             self.register_buffer("target_paces", paces(vocabulary), persistent=False)
@@ -303,6 +337,8 @@ class Transducer(nn.Module):
             keys, values = layer.cross.keys_values(memory)
             layers.append(LayerState(keys, values, mask_out, layer.attention.attention.cache()))
         state = State(layers, rows=len(x))
+        if self.length is not None:
+            state.lengths = self.length(memory, mask_out)
         if self.shape.pace is not None:
             state.units = torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
             if mask_out.shape != source.shape:
@@ -319,8 +355,9 @@ class Transducer(nn.Module):
         """Read ``tokens`` [R, T] after all that ``state`` has read, and give logits [R, T, V] for
         what follows each.
 
-        ``state`` moves on by T. Raises ``DataError`` beyond the last position that the scheme can
-        tell apart.
+        ``state`` moves on by T. With ``model.causal=no`` it does not: the tokens, filled up with
+        pad, are whole targets, and the logits are for what stands at each. Raises ``DataError``
+        beyond the last position that the scheme can tell apart.
         """
         return F.linear(self.read(tokens, state), self.output_weight)
 
@@ -332,10 +369,11 @@ class Transducer(nn.Module):
         offsets = self.offsets(tokens, state)
         at = torch.arange(state.length, state.length + steps, device=tokens.device)
         x = self.decoder.enter(x, at)
+        mask = None if self.shape.causal else tokens != self.vocabulary.pad
         for layer, past in zip(self.decoder.layers, state.layers, strict=True):
-            scheme, causal = self.decoder.position, self.shape.causal
-            x = self.through(layer.decode, x, at, scheme, causal, past, offsets)
-        state.length += steps
+            x = self.through(layer.decode, x, at, self.decoder.position, mask, past, offsets)
+        if self.shape.causal:
+            state.length += steps
         return self.decoder.norm(x)  # type: ignore[no-any-return]
 
     def through(self, layer: Callable[..., Tensor], x: Tensor, *rest: Any) -> Tensor:
@@ -365,7 +403,9 @@ class Transducer(nn.Module):
         return ahead.clamp(-reach, reach) + reach
 
     def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """Teacher forcing: logits [B, T, V] for what follows each prefix of ``target`` [B, T]."""
+        """Teacher forcing: logits [B, T, V] for what follows each prefix of ``target`` [B, T]; with
+        ``model.causal=no`` for what stands at each of its positions.
+        """
         return self.advance(target, self.start(source, mask))
 
 

@@ -98,16 +98,16 @@ def check(config: Config, registry: Registry) -> None:
         for key in sorted(before.keys() | now.keys())
         if differs(key) and not free(key, late) and (trained or key.partition(".")[0] == "task")
     ]
+    if different:
+        raise SettingsError(
+            *different,
+            f"{config.folder} is a run of other settings; choose another folder by run=FOLDER.",
+        )
     if trained and config.training.schedule == "linear" and differs("training.steps"):
         print(
             "seqtrans: warning: training.steps has changed, and with training.schedule=linear so "
             "does the rate of every update to come.",
             file=sys.stderr,
-        )
-    if different:
-        raise SettingsError(
-            *different,
-            f"{config.folder} is a run of other settings; choose another folder by run=FOLDER.",
         )
 
 

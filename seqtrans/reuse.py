@@ -95,7 +95,7 @@ def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySetting
                     )
                 )
     try:
-        settings = fill(schema, own, "")
+        settings = fill(schema, own, "", owner="this command")
     except SettingsError as error:
         raise SettingsError(*error.problems, *problems) from None
     if problems:

@@ -25,9 +25,9 @@ from seqtrans.config import Config
 from seqtrans.corpus import Array
 from seqtrans.data import Batch, Epoch, collate, cut
 from seqtrans.engine import specials
-from seqtrans.errors import DataError, SeqtransError, SettingsError
+from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import alone, sweep
-from seqtrans.loss import Objective
+from seqtrans.loss import OBJECTIVES
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, once, start_processes
@@ -56,14 +56,10 @@ class Training:
         self.model: Transducer = assembly.build_model(config, registry, task)
         self.model.recompute = self.settings.recompute
         self.specials = specials(self.model)
-        if not config.shape.causal:
-            raise SettingsError(
-                "model.causal=false can't be trained here: each target position would see the very "
-                "symbol that it is to predict."
-            )
         decoder = assembly.build_decoder(config, registry, self.settings.validation_decoder)
+        objective = OBJECTIVES[self.settings.objective]
         self.validation = Validation(
-            task, self.model, decoder, accelerator, reporter, config.folder
+            task, objective(self.model), decoder, accelerator, reporter, config.folder
         )
         options: dict[str, Any] = {
             "lr": 0.0,
@@ -77,8 +73,8 @@ class Training:
             if self.settings.optimizer == "adamw"
             else torch.optim.Adam(parameters, **options)
         )
-        objective = Objective(self.model, self.settings.smoothing, self.settings.smoothing_over)
-        self.wrapped, self.optimizer = accelerator.prepare(objective, self.optimizer)
+        minimised = objective(self.model, self.settings.smoothing, self.settings.smoothing_over)
+        self.wrapped, self.optimizer = accelerator.prepare(minimised, self.optimizer)
         self.progress = Progress(
             precision=accelerator.mixed_precision,
             processes=self.world,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from seqtrans.lines import named, read_lines
 from seqtrans.reuse import EnsembleSettings, read_command
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ class TransduceSettings(EnsembleSettings):
     format: Literal["line", "drawing", "json"] = Field(
         "line",
         description="one line for each input line; or the outputs drawn; or one JSON object a "
-        "line, with all "
-        "outputs and their scores",
+        "line, with all outputs and their scores",
     )
     best: int = Field(
         1, ge=1, description="how many outputs for each input; more than 1 needs json"
@@ -39,7 +39,6 @@ class TransduceSettings(EnsembleSettings):
         None,
         description="also draw each output into this folder, as 1.svg, 2.svg, ..., if the task can",
     )
-
     prefix: str | None = Field(
         None, description="what every output begins with, as the task writes outputs"
     )
@@ -78,7 +77,6 @@ def main(argv: list[str]) -> int:
     example: echo 'The old ferry left .' | seqtrans transduce run=runs/parsing format=drawing
     """
     settings, changes = read_command(argv, TransduceSettings)
-    from seqtrans.data import split_lines
     from seqtrans.engine import load
     from seqtrans.errors import DataError
     from seqtrans.files import whole_file, write_whole
@@ -87,24 +85,14 @@ def main(argv: list[str]) -> int:
     engine = load(
         settings.run, settings.step, settings.device, changes, settings.tokens, settings.mean
     )
-    where = str(settings.input or "standard input")
-    if settings.input is None and sys.stdin.isatty():
-        print("seqtrans: type lines, then Ctrl-D", file=sys.stderr)
-    try:
-        content = settings.input.read_bytes() if settings.input else sys.stdin.buffer.read()
-    except OSError as error:
-        raise DataError(f"{where} can't be read: {error.strerror}.") from None
-    lines = split_lines(content, where)
+    lines, where = read_lines(settings.input), named(settings.input)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
 
     beginnings = None
     if settings.prefix is not None:
         beginnings = [settings.prefix] * len(numbers)
     elif settings.prefixes is not None:
-        try:
-            given = split_lines(settings.prefixes.read_bytes(), str(settings.prefixes))
-        except OSError as error:
-            raise DataError(f"{settings.prefixes} can't be read: {error.strerror}.") from None
+        given = read_lines(settings.prefixes)
         if len(given) != len(lines):
             raise DataError(
                 f"{settings.prefixes} has {len(given)} lines, and {where} has {len(lines)}."

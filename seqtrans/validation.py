@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from seqtrans import checkpoint
 from seqtrans.corpus import Corpus
-from seqtrans.data import collate, decoding_batches
+from seqtrans.data import Batch, collate, decoding_batches
 from seqtrans.decoding import Decoder, Hypothesis
 from seqtrans.engine import TOKENS, decode, evaluating, specials
 from seqtrans.errors import DataError
-from seqtrans.loss import smoothed_loss
-from seqtrans.model import Transducer
+from seqtrans.loss import Objective
 from seqtrans.processes import Accelerator, gathered
 from seqtrans.reporting import Reporter
 from seqtrans.task import Score, Task
@@ -29,13 +29,14 @@ class Validation:
     def __init__(
         self,
         task: Task,
-        model: Transducer,
+        objective: Objective,
         decoder: Decoder,
         accelerator: Accelerator,
         reporter: Reporter,
         run: Path,
     ) -> None:
-        self.task, self.model, self.decoder = task, model, decoder
+        self.task, self.objective, self.decoder = task, objective, decoder
+        self.model = objective.model
         self.accelerator, self.reporter, self.run = accelerator, reporter, run
         self.world, self.rank = accelerator.num_processes, accelerator.process_index
         self.scores: dict[int, float] = {}
@@ -134,19 +135,24 @@ class Validation:
         return self.task.score(outputs, self.examples)
 
     def loss(self) -> float:
-        """Cross-entropy per target token, in nats, without smoothing."""
+        """What is minimised, per target token, in nats; what is random in it is so once for all."""
         lengths = self.corpus.sources.lengths() + self.corpus.targets.lengths()
         total = torch.zeros(2, dtype=torch.float64, device=self.accelerator.device)
         pad = specials(self.model)[0]
         with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
             for numbers in decoding_batches(lengths.tolist(), TOKENS)[self.rank :: self.world]:
                 batch = collate(self.corpus, numbers, specials(self.model)).to(total.device)
-                logits = self.model(batch.source, batch.mask, batch.target_in)
-                total[0] += smoothed_loss(logits, batch.target_out, pad).double()
+                torch.manual_seed(numbers[0])
+                total[0] += self.loss_of(batch).double()
                 total[1] += (batch.target_out != pad).sum()
         if self.world > 1:
             total = self.accelerator.reduce(total, "sum")
         return float(total[0] / total[1])
+
+    def loss_of(self, batch: Batch) -> Tensor:
+        """The summed loss of a batch."""
+        loss: Tensor = self.objective(batch.source, batch.mask, batch.target_in, batch.target_out)
+        return loss
 
     def rehearse(self) -> None:
         """Decode and score one batch, that with the longest inputs, and the loss of the longest."""
@@ -172,4 +178,4 @@ class Validation:
             longest = int(self.corpus.targets.lengths().argmax())
             batch = collate(self.corpus, [longest], specials(self.model)).to(self.model.device)
             with torch.inference_mode(), evaluating(self.model), self.accelerator.autocast():
-                self.model(batch.source, batch.mask, batch.target_in)
+                self.loss_of(batch)

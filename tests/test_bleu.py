@@ -13,8 +13,8 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqtrans.data import split_lines
 from seqtrans.errors import DataError
+from seqtrans.lines import read_lines
 from seqtrans_tasks.metrics import moses
 from seqtrans_tasks.metrics.bleu import (
     AS_GIVEN,
@@ -213,7 +213,7 @@ def of_this_version(signature: str) -> str:
 
 
 def read(path: Path) -> list[str]:
-    return split_lines(path.read_bytes(), str(path))
+    return read_lines(path)
 
 
 SYSTEMS = ("ICL", "Online-A", "Online-W", "UF", "WeChat-AI")

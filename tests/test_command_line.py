@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import re
 import subprocess
@@ -78,6 +79,11 @@ def test_every_line_of_a_mistake_is_marked(capsys: Captured) -> None:
 def test_a_mistake_in_data(capsys: Captured) -> None:
     assert raising(DataError("line 3 is empty")) == 2
     assert capsys.readouterr().err == "seqtrans: line 3 is empty\n"
+
+
+def test_a_path_that_may_not_be_used_is_told(capsys: Captured) -> None:
+    assert raising(PermissionError(errno.EACCES, "Permission denied", "runs/theirs")) == 2
+    assert capsys.readouterr().err == "seqtrans: runs/theirs: Permission denied.\n"
 
 
 def test_interruption_is_quiet(capsys: Captured) -> None:

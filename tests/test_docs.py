@@ -19,7 +19,7 @@ import pytest
 
 from seqtrans import __version__, plan
 from seqtrans.commands import COMMANDS
-from seqtrans.config import ENGINE, GROUPS, PRESETS, packaged, resolve
+from seqtrans.config import ENGINE, GROUPS, PRESETS, Placement, packaged, resolve
 from seqtrans.errors import Problem, SettingsError
 from seqtrans.hooks import Hooks
 from seqtrans.plugins import BUILTIN, KINDS, Registry
@@ -238,7 +238,8 @@ def own_settings(command: str) -> type[Settings]:
 def schemas(names: Registry, group: str) -> list[type[Settings]]:
     """Every class of settings that a group may have, by what is chosen."""
     if group in KINDS:
-        return [offer.component.settings for offer in names.all(group)]
+        placed = [Placement] if group == "attention" else []
+        return [*placed, *(offer.component.settings for offer in names.all(group))]
     return [ENGINE[group]] if group in ENGINE else []
 
 

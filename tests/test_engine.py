@@ -150,7 +150,7 @@ def test_refusals(run: Path, parser: Engine, tmp_path: Path) -> None:
             PluginError,
             lambda: parser.transduce(["Yes"], decoder="beem"),
             "no decoder is called 'beem'; did you mean 'beam'? there are: greedy, beam, "
-            "speculative, sampling",
+            "speculative, sampling, mask_predict",
         ),
         (
             SettingsError,
@@ -267,7 +267,8 @@ def test_a_line_that_is_no_input_is_named(
     source.write_bytes(b"caf\xe9\n")
     assert command("transduce", *words) == 2
     assert capsys.readouterr().err == (
-        f"seqtrans: {source} is not UTF-8: byte 3 can't be decoded.\n"
+        f"seqtrans: {source}, line 1: byte 4 of the line, 0xe9, is not UTF-8; save the file as "
+        "UTF-8.\n"
     )
 
 

@@ -132,7 +132,7 @@ def rebuilt(engine: Engine, *words: str) -> Engine:
         (("position=none",), None),
         (("model.pace=3",), "model.pace=3 adds a bias to the look at the source"),
         (
-            ("model.causal=no",),
+            ("model.causal=no", "training.objective=masked"),
             "model.causal=no lets a target position see what follows it",
         ),
         (

@@ -140,6 +140,35 @@ def test_a_file_appears_all_at_once(tmp_path: Path) -> None:
     assert names(path.parent) == ["file"]
 
 
+def test_a_device_or_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with whole_file(pipe) as file:
+            file.write("one\n")
+        write_whole(pipe, "two\n")
+        assert os.read(reading, 100) == b"one\ntwo\n"
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_link_stays_and_a_folder_is_refused_at_once(tmp_path: Path) -> None:
+    link, real = tmp_path / "link", tmp_path / "below" / "real"
+    link.symlink_to(real)
+    for content in ("one", "two"):
+        write_whole(link, content)
+        assert link.is_symlink()
+        assert real.read_text() == content
+    with (
+        pytest.raises(SeqtransError, match=r"below can't be written: Is a directory\.$"),
+        whole_file(real.parent),
+    ):
+        raise AssertionError
+
+
 def spoil_manifest(content: object) -> Callable[[Path], object]:
     return lambda folder: (folder / "manifest.json").write_text(json.dumps(content))
 

@@ -29,7 +29,6 @@ FILTERS = st.builds(
     max_ratio=st.none() | st.floats(1.1, 3),
     duplicates=st.sampled_from(["keep", "drop"]),
     copies=st.sampled_from(["keep", "drop"]),
-    blank=st.sampled_from(["keep", "drop"]),
 )
 
 Pairs = Sequence[tuple[str, str]]
@@ -69,9 +68,9 @@ def plain_reason(pairs: Pairs, number: int, filters: Filters) -> str | None:
     """Why a pair is dropped, said as simply as can be."""
     source, target = pairs[number]
     short, long = sorted((len(source), len(target)))
-    if filters.blank == "drop" and not source.strip():
+    if not source.strip():
         return "blank source"
-    if filters.blank == "drop" and not target.strip():
+    if not target.strip():
         return "blank target"
     if filters.max_length and long > filters.max_length:
         return "too long"
@@ -180,12 +179,6 @@ def test_lines_of_a_table() -> None:
     chunk = Chunk(Table(Path("a.tsv"), "en", "de"), 2, ["a"], [""], 0)
     account = sift(chunk, Filters(), training=True)[1]
     assert account.first == {"blank target": (Line("a.tsv", 2, "''"),)}
-
-
-def test_duplicates_taken_off_later() -> None:
-    account = sifted([("a", "b"), ("a", "b"), ("", "b")], Filters())[1]
-    later = account.without("duplicate", [Line("train.en", 2, "'a'")], 1)
-    assert later == sifted([("a", "b"), ("a", "b"), ("", "b")], Filters(duplicates="drop"))[1]
 
 
 def test_nothing_left() -> None:

@@ -229,9 +229,9 @@ def test_bad_packs(tmp_path: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     target = written(tmp_path, "train.de", "a\n")
-    for missing, hint in (("trian.de", "; did you mean train.de?"), ("zzz", "")):
+    for missing, hint in (("trian.de", "; did you mean train.de?"), ("zzz", ".")):
         path = tmp_path / missing
-        assert message(chunks(Files(target, path))) == f"{path} does not exist{hint}."
+        assert message(chunks(Files(target, path))) == f"{path} does not exist{hint}"
     assert message(chunks(Files(tmp_path, target))) == f"{tmp_path} is a folder; name a file in it."
     deep = tmp_path / "no" / "train.de"
     assert message(lines(deep)) == f"{deep} does not exist: there is no folder {deep.parent}."
@@ -250,8 +250,8 @@ def test_bad_tables(tmp_path: Path) -> None:
         r"'english\tgerman\tgerman'."
     )
     assert message(chunks(Table(path, "englsh", "german"))) == (
-        f"{path} has no column 'englsh'; did you mean english?; its first line names the columns, "
-        "there are: english, german, german."
+        f"{path} has no column 'englsh'; its first line names english, german, german; did you "
+        "mean english?"
     )
     assert message(chunks(Table(path, "english", "german"))) == (
         f"{path} has 2 columns 'german'; give their numbers, and take the line of names away."

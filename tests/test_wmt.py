@@ -232,6 +232,8 @@ def test_scores_side_by_side() -> None:
         assert [line.partition(" = ")[0] for line in score.report.splitlines()] == names
         values[task] = score.figures[tokenised]["value"]
         assert "TER" not in task(settings()).score(outputs, examples).figures
+        compared = task(settings()).compare({"a": outputs, "b": outputs}, examples)
+        assert list(compared.figures["measures"]) == ["BLEU", "chrF2", tokenised]
     references = [[example.target for example in examples]]
     assert values == {
         WmtEnDe: tokenised_bleu(outputs, references, PAPER_EN_DE).value,

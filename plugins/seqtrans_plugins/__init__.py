@@ -84,12 +84,17 @@ class GroupedSettings(Settings):
     )
 
 
-class DecoderSettings(Settings):
+class LimitSettings(Settings):
     """What holds for every decoder here."""
 
     extra: int = Field(
         50, ge=3, description="an output has at most as many symbols as its input and so many more"
     )
+
+
+class DecoderSettings(LimitSettings):
+    """What holds for those that write from left to right."""
+
     least: int = Field(
         0,
         ge=0,
@@ -168,6 +173,17 @@ class SamplingSettings(DecoderSettings):
         1.0, gt=0, le=1, description="draw from the smallest set of symbols with this probability"
     )
     seed: int = Field(1, ge=0, description="another seed draws other outputs")
+
+
+class MaskPredictSettings(LimitSettings):
+    """All symbols at once, over and over."""
+
+    iterations: int = Field(
+        10, ge=1, description="how often the symbols are predicted, those that are least sure again"
+    )
+    lengths: int = Field(
+        5, ge=1, description="the most likely lengths of an output are tried, so many of them"
+    )
 
 
 @hookimpl
@@ -288,5 +304,12 @@ def seqtrans_decoders() -> list[Component]:
             build="seqtrans_plugins.sampling:Sampling",
             settings=SamplingSettings,
             summary="draws from the distribution: temperature, top-k, top-p",
+        ),
+        Component(
+            name="mask_predict",
+            build="seqtrans_plugins.mask_predict:MaskPredict",
+            settings=MaskPredictSettings,
+            summary="all symbols at once, in a few rounds, with model.causal=no (Ghazvininejad et "
+            "al., 2019)",
         ),
     ]

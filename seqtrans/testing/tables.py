@@ -104,6 +104,60 @@ class TableScorer:
             yield from itertools.product(symbols, repeat=length)
 
 
+@dataclass
+class Whole:
+    """The state of a `WholeTableScorer`: for each row its source, and its logits of each length."""
+
+    rows: list[tuple[int, ...]]
+    lengths: Tensor
+
+    def select(self, rows: Tensor) -> Whole:
+        """These rows, in this order."""
+        return Whole([self.rows[row] for row in rows.tolist()], self.lengths)
+
+
+class WholeTableScorer:
+    """The same for searches that write all symbols at once.
+
+    What stands at a place depends on the source, the place and all other symbols, and the length on
+    the source.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, table: Table) -> None:
+        self.vocabulary, self.table = vocabulary, table
+
+    device = torch.device("cpu")
+    longest = None
+
+    def start(self, source: Tensor, mask: Tensor) -> Whole:
+        """One row for each source [B, S] of ids."""
+        rows = [
+            tuple(ids[real].tolist()) for ids, real in zip(source.cpu(), mask.cpu(), strict=True)
+        ]
+        logits = [list(self.table(row, ())) for row in rows]
+        return Whole(rows, torch.tensor(logits, dtype=torch.float32).log_softmax(-1))
+
+    def advance(self, tokens: Tensor, state: Whole) -> Tensor:
+        """Logits [R, T, V] of what stands at each place."""
+        expect(
+            len(tokens) == len(state.rows),
+            f"A decoder must advance every row of a state, {len(state.rows)} here, "
+            f"not {len(tokens)}.",
+        )
+        pad, eos = self.vocabulary.pad, self.vocabulary.eos
+        logits = torch.zeros(*tokens.shape, self.vocabulary.size)
+        for row, (source, ids) in enumerate(zip(state.rows, tokens.tolist(), strict=True)):
+            length = ids.index(eos) if eos in ids else len(ids)
+            expect(
+                length < len(ids) and pad not in ids[:length] and set(ids[length + 1 :]) <= {pad},
+                f"A whole output must end with eos, then pad, and not be {ids}.",
+            )
+            for place in range(length):
+                seen = (place, *ids[:place], *ids[place + 1 : length])
+                logits[row, place] = torch.tensor(self.table(source, seen))
+        return logits
+
+
 class NoRepeats(Constraint):
     """No symbol twice in a row's output, and none of those ``banned`` for its sentence."""
 

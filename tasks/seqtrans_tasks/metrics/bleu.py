@@ -180,23 +180,27 @@ def tokenised_bleu(
     Raises ``DataError`` if the numbers of lines differ; the program would say nothing.
     """
     check_lines(outputs, references)
-    metric = multi_bleu(preparation)
+    metric = multi_bleu(preparation, lowercase)
     prepared = [preparation.references(lines) for lines in references]
     score = metric.corpus_score(
         opaque(preparation.outputs(outputs), lowercase),
         [opaque(lines, lowercase) for lines in prepared],
     )
-    signature = metric.get_signature()
-    signature.update("case", "lc-ascii" if lowercase else "mixed")
-    return as_bleu(preparation.name, score, str(signature))
+    return as_bleu(preparation.name, score, str(metric.get_signature()))
 
 
-def multi_bleu(preparation: Preparation) -> Any:
-    """sacreBLEU's metric over lines that are `opaque`."""
-    from sacrebleu.metrics.bleu import BLEU
+def multi_bleu(preparation: Preparation, lowercase: bool = False) -> Any:
+    """sacreBLEU's metric over lines that are `opaque`; its signature says what was done to them."""
+    from sacrebleu.metrics.bleu import BLEU, BLEUSignature
+
+    def signature(settings: dict[str, Any]) -> BLEUSignature:
+        found = BLEUSignature(settings)
+        found.update("case", "lc-ascii" if lowercase else "mixed")
+        return found
 
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
     metric.tokenizer_signature = preparation.signature
+    metric._SIGNATURE_TYPE = signature  # type: ignore[assignment]
     return metric
 
 

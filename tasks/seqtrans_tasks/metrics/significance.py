@@ -35,7 +35,9 @@ def compare_text(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
     *,
+    plain: bool = True,
     tokenised: Sequence[Preparation] = (),
+    lowercase: bool = False,
     with_ter: bool = True,
     trials: int = 0,
 ) -> Comparison:
@@ -44,7 +46,8 @@ def compare_text(
     Args:
         systems: the lines of each system by its name, the baseline first.
         references: sets of lines, each as many as a system has.
-        tokenised, with_ter: as in `scores.text_score`.
+        plain: whether the text is plain; else tokenised BLEU alone is taken.
+        tokenised, lowercase, with_ter: as in `scores.text_score`.
         trials: of each test; 0 is 1,000 of the bootstrap and 10,000 randomisations.
 
     Raises:
@@ -61,12 +64,16 @@ def compare_text(
         if marks:
             raise DataError(f"{name}: {marks}")
         told += [f"{name}: {text}" for text in guards.doubts(lines, references)]
-    metrics: list[Metric] = [BLEU(force=True), CHRF(), *([TER()] if with_ter else [])]
+    metrics: list[Metric] = []
+    if plain:
+        metrics = [BLEU(lowercase=lowercase, force=True), CHRF(), *([TER()] if with_ter else [])]
     results = [paired(metric, systems, references, trials) for metric in metrics]
     for preparation in tokenised:
-        prepared = {name: opaque(preparation.outputs(lines)) for name, lines in systems.items()}
-        right = [opaque(preparation.references(lines)) for lines in references]
-        result = paired(multi_bleu(preparation), prepared, right, trials)
+        prepared = {
+            name: opaque(preparation.outputs(lines), lowercase) for name, lines in systems.items()
+        }
+        right = [opaque(preparation.references(lines), lowercase) for lines in references]
+        result = paired(multi_bleu(preparation, lowercase), prepared, right, trials)
         results.append({**result, "name": preparation.name})
     return comparison(results, told)
 

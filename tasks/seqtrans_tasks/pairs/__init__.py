@@ -131,13 +131,14 @@ class PairsSettings(Settings):
                 )
             if len(source) != len(target):
                 raise ValueError(
-                    f"task.{split}_source names {len(source)} files and task.{split}_target "
-                    f"{len(target)}; each file has its counterpart"
+                    f"task.{split}_source and task.{split}_target need equally many files, and "
+                    f"name {len(source)} and {len(target)}"
                 )
         parts = len(self.train) or len(self.train_source)
         if self.weights and len(self.weights) != parts:
             raise ValueError(
-                f"task.weights has {len(self.weights)} numbers for {parts} files of train"
+                f"task.weights needs a number for each file of train, {parts} in all, and has "
+                f"{len(self.weights)}"
             )
         if any(weight <= 0 for weight in self.weights):
             raise ValueError("task.weights must be above 0")

@@ -47,7 +47,7 @@ NOTES = {
 SHOWN = 3
 """So many of the first lines are kept for each reason."""
 ALARMING = 0.01
-"""A larger share of pairs that are too long is worth a warning."""
+"""A larger share of pairs that are too long, or of units that are unknown, is worth a warning."""
 
 _TYPED_SPECIALS = ("<s>", "</s>", "<pad>", "<unk>")
 _LINE_ENDS = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
@@ -69,8 +69,6 @@ class Filters:
     """Pairs that are equal to an earlier one."""
     copies: Literal["keep", "drop"] = "keep"
     """Pairs of two equal sides."""
-    blank: Literal["keep", "drop"] = "drop"
-    """Pairs with a side that is empty or of white space alone."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +108,6 @@ class Account:
             self.noted + later.noted,
             {n: (*self.first.get(n, ()), *later.first.get(n, ()))[:SHOWN] for n in names},
         )
-
-    def without(self, reason: str, lines: Sequence[Line], number: int) -> Account:
-        """After ``number`` of the kept pairs were dropped, too; ``lines`` are the first of them."""
-        first = {**self.first, reason: (*self.first.get(reason, ()), *lines)[:SHOWN]}
-        dropped = self.dropped + Counter({reason: number})
-        return Account(self.read, self.kept - number, dropped, self.noted, first)
 
     def as_json(self) -> dict[str, Any]:
         """For a JSON file; :meth:`from_json` reads it."""
@@ -195,8 +187,7 @@ def sift(
         training: if not, nothing is dropped; blank and over-long pairs are noted.
         source_lengths: in units, one for each pair; needed for ``max_length`` and ``max_ratio``.
         target_lengths: the same of the targets.
-        repeated: for ``duplicates="drop"``, which pairs are equal to an earlier one, if that is
-            known already; if not, :meth:`Account.without` takes them off later.
+        repeated: which pairs are equal to an earlier one; needed for ``duplicates="drop"``.
         held_out: which pairs are kept for dev, and not for training.
     """
     sides = chunk.source, chunk.target
@@ -220,21 +211,21 @@ def sift(
             )
     if filters.copies == "drop" and training:
         faults[COPY] = _flags(a == b for a, b in zip(*sides, strict=True))
-    if filters.duplicates == "drop" and training and repeated is not None:
+    if filters.duplicates == "drop" and training:
+        assert repeated is not None
         faults[DUPLICATE] = repeated
 
     kept = np.ones(len(chunk), bool)
     dropped, noted = Counter[str](), Counter[str]()
     first: dict[str, tuple[Line, ...]] = {}
     for reason, flags in faults.items():
-        stays = not training or (filters.blank == "keep" and reason in (BLANK_SOURCE, BLANK_TARGET))
-        counter, which = (noted, flags) if stays else (dropped, flags & kept)
+        counter, which = (dropped, flags & kept) if training else (noted, flags)
         if not which.any():
             continue
         counter[reason] += int(which.sum())
         side = longer if reason == TOO_LONG else int(reason == BLANK_TARGET)
         first[reason] = _first(chunk, which, side)
-        if not stays:
+        if training:
             kept &= ~flags
     for note, both in _odd(sides, stripped).items():
         which = (both[0] | both[1]) & kept

@@ -117,6 +117,8 @@ class Encoded:
     sides: tuple[tuple[Ids, Array], tuple[Ids, Array]]
     units: tuple[Array, Array]
     """The lengths of what is kept, without what ends a source."""
+    unknown: tuple[int, int]
+    """How many of these units have no id of their own."""
     account: Account
     kept: Array
     pairs: Hashes
@@ -162,9 +164,11 @@ class Encoder:
         if self.held_out is not None:
             overlap = Overlap(*self.held_out)
             overlap.look(hashes(chunk.source)[kept], pairs)
+        source, target = joined(sources, kept, END), joined(targets, kept)
         return Encoded(
-            (joined(sources, kept, END), joined(targets, kept)),
+            (source, target),
             (lengths[0][kept], lengths[1][kept]),
+            (unknown(source[0], self.source), unknown(target[0], self.target)),
             account,
             kept,
             pairs,
@@ -183,6 +187,11 @@ class Encoder:
         source = from_json(state["source"])
         target = source if state["target"] is None else from_json(state["target"])
         vars(self).update({**state, "source": source, "target": target})
+
+
+def unknown(ids: Ids, units: Units) -> int:
+    """How many of the ids stand for what has none of its own."""
+    return 0 if units.unknown is None else int(np.count_nonzero(ids == units.unknown))
 
 
 def joined(rows: list[bytes], kept: Array, end: bytes = b"") -> tuple[Ids, Array]:
@@ -245,7 +254,7 @@ class Split:
     def __init__(self) -> None:
         self.account = Account()
         self.digest = hashlib.sha256()
-        self.units, self.longest = [0, 0], [0, 0]
+        self.units, self.longest, self.unknown = [0, 0], [0, 0], [0, 0]
 
     def note(self, chunk: Chunk, done: Encoded) -> None:
         """Count what is kept of a chunk."""
@@ -255,6 +264,7 @@ class Split:
         for side, lengths in enumerate(done.units):
             self.units[side] += int(lengths.sum())
             self.longest[side] = max(self.longest[side], int(lengths.max(initial=0)))
+            self.unknown[side] += done.unknown[side]
 
     def as_json(self) -> dict[str, Any]:
         """For the summary."""
@@ -263,6 +273,7 @@ class Split:
             "fingerprint": self.digest.hexdigest(),
             "units": self.units,
             "longest": self.longest,
+            "unknown": self.unknown,
         }
 
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
 from seqtrans.errors import DataError
-from seqtrans.words import did_you_mean, there_are
+from seqtrans.lines import LF, decoded, refuse_utf16
+from seqtrans.words import did_you_mean
 
 BLOCK = 1 << 20
 LONGEST_LINE = 1 << 26
 """Bytes. A file with a longer line is no text of lines, and would have to fit into memory."""
 
-LF = b"\n"
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -212,7 +212,8 @@ def require_file(path: Path) -> None:
         names = sorted(other.name for other in path.parent.iterdir() if other.is_file())
     except OSError:
         names = []
-    raise DataError(f"{path} does not exist{did_you_mean(path.name, names)}.")
+    hint = did_you_mean(path.name, names) or "."
+    raise DataError(f"{path} does not exist{hint}")
 
 
 def refuse_unequal(part: Files) -> NoReturn:
@@ -270,8 +271,8 @@ def _named_columns(part: Table, header: str) -> tuple[int, int]:
     for wanted in (part.source_column, part.target_column):
         if wanted not in names:
             raise DataError(
-                f"{part.path} has no column {wanted!r}{did_you_mean(str(wanted), names)}; its "
-                f"first line names the columns, {there_are(names)}."
+                f"{part.path} has no column {wanted!r}; its first line names "
+                f"{', '.join(names)}{did_you_mean(str(wanted), names) or '.'}"
             )
         if names.count(str(wanted)) > 1:
             raise DataError(
@@ -300,7 +301,7 @@ def _texts(path: Path) -> Iterator[tuple[list[str], int]]:
     """Lists of a file's lines, and how many bytes of it had been read."""
     number, done = 1, 0
     for block, done in blocks(path):
-        found = _decoded(block, path, number).replace("\r\n", "\n").split("\n")
+        found = decoded(block, str(path), number).replace("\r\n", "\n").split("\n")
         found.pop()
         number += len(found)
         yield found, done
@@ -316,7 +317,8 @@ def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
     waiting, number, start = 0, 1, True
     for content, done in _unpacked(path):
         if start:
-            content, start = _without_mark(content, path), False
+            refuse_utf16(content, str(path))
+            content, start = content.removeprefix(BYTE_ORDER_MARK), False
         end = content.rfind(LF) + 1
         if end:
             block = b"".join((*rest, content[:end]))
@@ -334,12 +336,6 @@ def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
         raise DataError(f"{path} is empty.")
     if waiting:
         yield b"".join((*rest, LF)), done
-
-
-def _without_mark(content: bytes, path: Path) -> bytes:
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{path} is UTF-16, not UTF-8; save it as UTF-8.")
-    return content.removeprefix(BYTE_ORDER_MARK)
 
 
 def _unpacked(path: Path) -> Iterator[tuple[bytes, int]]:
@@ -363,19 +359,6 @@ def _unpacked(path: Path) -> Iterator[tuple[bytes, int]]:
         raise DataError(f"{path} can't be read: {(error.strerror or str(error))}.") from None
 
 
-def _decoded(block: bytes, path: Path, number: int, unit: str = "line") -> str:
-    """A block whose first line has that number, as text."""
-    try:
-        return block.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = block[: error.start]
-        raise DataError(
-            f"{path}, {unit} {number + before.count(LF)}: byte "
-            f"{error.start - before.rfind(LF)} of the {unit}, {block[error.start]:#04x}, is "
-            "not UTF-8; save the file as UTF-8."
-        ) from None
-
-
 def _segments(path: Path) -> Iterator[tuple[list[str], int]]:
     """Lists of an SGML file's segments as one line each, and how many bytes had been read."""
     rest, number, done = b"", 1, 0
@@ -390,7 +373,7 @@ def _segments(path: Path) -> Iterator[tuple[list[str], int]]:
         if len(rest) > LONGEST_LINE:
             break
         if found:
-            text = _decoded(LF.join(found), path, number, "segment")
+            text = decoded(LF.join(found), str(path), number, "segment")
             number += len(found)
             yield [_ENTITY.sub(_character, one) for one in text.split("\n")], done
     if rest:

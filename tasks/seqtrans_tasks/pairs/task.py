@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 import torch
@@ -19,10 +19,13 @@ from seqtrans.data import read_json
 from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Task, Vocabulary
 from seqtrans_tasks.pairs import PairsSettings, reading
-from seqtrans_tasks.pairs.account import Account
+from seqtrans_tasks.pairs.account import ALARMING, Account
 from seqtrans_tasks.pairs.preparing import SIDES, SPLITS, prepare, write_json
 from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table
 from seqtrans_tasks.pairs.units import EOS, Pieces, Units, from_json, normaliser
+
+if TYPE_CHECKING:
+    from seqtrans_tasks.metrics.bleu import Preparation
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Pair:
 
 class Pairs(Task):
     """Lines to lines. Both an input and an output are a line of text."""
+
+    tokenised: ClassVar[Sequence[Preparation]] = ()
+    """For each of them a tokenised BLEU stands beside that of plain text."""
 
     def __init__(self, settings: PairsSettings) -> None:
         self.settings = settings
@@ -237,6 +243,7 @@ class Pairs(Task):
         return scores.text_score(
             outputs,
             references,
+            tokenised=self.tokenised,
             lowercase=self.settings.lowercase,
             with_ter=self.settings.ter,
             refuse_marks=False,
@@ -244,11 +251,20 @@ class Pairs(Task):
 
     def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:
         from seqtrans_tasks.metrics import significance
+        from seqtrans_tasks.metrics.bleu import AS_GIVEN
 
         if self.settings.metric == "exact":
             right = [example.targets for example in examples]
             return significance.compare_words(outputs, right, ("exact match",))
-        return significance.compare_text(outputs, [[example.target for example in examples]])
+        plain = self.settings.metric == "bleu"
+        return significance.compare_text(
+            outputs,
+            [[example.target for example in examples]],
+            plain=plain,
+            tokenised=self.tokenised if plain else [AS_GIVEN],
+            lowercase=self.settings.lowercase,
+            with_ter=self.settings.ter,
+        )
 
     def example(self, reference: str) -> Pair:
         return Pair("", (reference,))
@@ -288,6 +304,21 @@ class Pairs(Task):
         for split, facts in summary["splits"].items():
             account = Account.from_json(facts["account"])
             yield from (f"warning: {line}" for line in account.warnings(split))
+            yield from self.unknown_warnings(split)
+
+    def unknown_warnings(self, split: str) -> Iterator[str]:
+        """A line for each side of which many units have no id."""
+        facts = self.summary["splits"][split]
+        # What an earlier version prepared has no such count.
+        for side, count, total in zip(
+            SIDES, facts.get("unknown", (0, 0)), facts["units"], strict=True
+        ):
+            if count > ALARMING * total:
+                yield (
+                    f"warning: {split}: {100 * count / total:.1f} % of the {side}'s units are "
+                    "unknown: not seen where units are learnt, or too rare there for "
+                    f"task.vocabulary={self.settings.vocabulary}"
+                )
 
 
 class Decoded(Sequence[Pair]):

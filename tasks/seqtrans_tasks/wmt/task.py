@@ -1,15 +1,14 @@
-"""English to German and English to French as tasks: ``pairs`` with WMT14's files and scores."""
+"""English to German and English to French: ``pairs`` with WMT14's files and the paper's BLEU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from seqtrans.task import Score
-from seqtrans_tasks.metrics.bleu import PAPER_EN_DE, PAPER_EN_FR, Preparation
+from seqtrans_tasks.metrics.bleu import PAPER_EN_DE, PAPER_EN_FR
 from seqtrans_tasks.pairs.preparing import SPLITS
 from seqtrans_tasks.pairs.reading import Part
-from seqtrans_tasks.pairs.task import Pair, Pairs
+from seqtrans_tasks.pairs.task import Pairs
 from seqtrans_tasks.wmt import WmtEnDeSettings, WmtEnFrSettings
 from seqtrans_tasks.wmt.layout import EN_DE, EN_FR, Layout, parts
 
@@ -19,8 +18,6 @@ class Wmt(Pairs):
 
     settings: WmtEnDeSettings | WmtEnFrSettings
     layout: ClassVar[Layout]
-    preparation: ClassVar[Preparation]
-    """What is done to text before the paper's kind of BLEU."""
 
     def parts(self, split: str) -> list[Part]:
         return super().parts(split) or list(self.found([split])[split])
@@ -44,21 +41,6 @@ class Wmt(Pairs):
         self.found(split for split in SPLITS if not self.named(split))
         return super().all_parts()
 
-    def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
-        """BLEU by sacreBLEU, with chrF, the paper's kind of BLEU and, if asked for, TER."""
-        from seqtrans_tasks.metrics.scores import text_score
-
-        if self.settings.metric != "bleu":
-            return super().score(outputs, examples)
-        return text_score(
-            outputs,
-            [[example.target for example in examples]],
-            tokenised=[self.preparation],
-            lowercase=self.settings.lowercase,
-            with_ter=self.settings.ter,
-            refuse_marks=False,
-        )
-
     def describe(self) -> Iterator[str]:
         yield from super().describe()
         for split, size in self.layout.sizes.items():
@@ -75,11 +57,11 @@ class WmtEnDe(Wmt):
     """English to German."""
 
     layout = EN_DE
-    preparation = PAPER_EN_DE
+    tokenised = (PAPER_EN_DE,)
 
 
 class WmtEnFr(Wmt):
     """English to French. Its compounds are not split: the script for that is one for German."""
 
     layout = EN_FR
-    preparation = PAPER_EN_FR
+    tokenised = (PAPER_EN_FR,)
