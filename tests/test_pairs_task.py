@@ -396,6 +396,23 @@ def test_nothing_to_train_on(tmp_path: Path) -> None:
         )
 
 
+def test_unknown_units_are_warned_of(tmp_path: Path) -> None:
+    data = {
+        **written(tmp_path, "train", [("aab", "x")] * 9),
+        **written(tmp_path, "dev", [("abc", "x"), ("ccc", "y")]),
+    }
+    task = prepared(tmp_path, **data, level="character", shared=False, vocabulary=2)
+    warnings = [line for line in task.describe() if line.startswith("warning: ")]
+    said = (
+        "units are unknown: not seen where units are learnt, or too rare there for "
+        "task.vocabulary=2"
+    )
+    assert warnings == [
+        f"warning: dev: 66.7 % of the source's {said}",
+        f"warning: dev: 50.0 % of the target's {said}",
+    ]
+
+
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     table = tmp_path / "train.tsv"
     table.write_text("english\tgerman\na\tb\n")

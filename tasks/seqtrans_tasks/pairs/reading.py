@@ -141,8 +141,7 @@ def bytes_of(part: Part) -> int:
 
     Raises ``DataError`` if one of them is not there.
     """
-    for path in files_of(part):
-        require_file(path)
+    require_files(part)
     return sum(path.stat().st_size for path in files_of(part))
 
 
@@ -216,6 +215,18 @@ def require_file(path: Path) -> None:
     raise DataError(f"{path} does not exist{hint}")
 
 
+def require_files(part: Part) -> None:
+    """Raises ``DataError`` with a line for each file of a part that can't be one."""
+    wrong = []
+    for path in files_of(part):
+        try:
+            require_file(path)
+        except DataError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise DataError("\n".join(wrong))
+
+
 def refuse_unequal(part: Files) -> NoReturn:
     """Raises ``DataError`` with both counts and, if it can be told, where the files part."""
     from seqtrans_tasks.pairs.divergence import divergence
@@ -230,8 +241,7 @@ def refuse_unequal(part: Files) -> NoReturn:
 
 
 def _aligned(part: Files, size: int) -> Iterator[Chunk]:
-    for path in files_of(part):
-        require_file(path)
+    require_files(part)
     for source, target in zip_longest(lines(part.source, size), lines(part.target, size)):
         if source is None or target is None or len(source.lines) != len(target.lines):
             refuse_unequal(part)
