@@ -5,7 +5,7 @@ No torch: the processes that prepare a corpus read and write it as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +51,13 @@ class Ragged:
             return np.diff(self.bounds)
         return self.bounds[numbers + 1] - self.bounds[numbers]
 
+    def chosen(self, numbers: Array) -> Ragged:
+        """The sequences ``numbers`` alone, in that order, in memory."""
+        lengths = self.lengths(numbers)
+        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        places = np.arange(bounds[-1]) + np.repeat(self.bounds[numbers] - bounds[:-1], lengths)
+        return Ragged(np.asarray(self.values[places]), bounds)
+
     def rows(self, numbers: Array, value: int = 0) -> tuple[NDArray[np.generic], Array]:
         """The sequences ``numbers`` filled up on the right, [B, longest, ...], and their lengths.
 
@@ -80,6 +87,9 @@ class Corpus:
     mixture: tuple[tuple[int, float], ...] = ()
     """Where the corpus has parts: how many examples each has, and how often it is seen in an
     epoch, on average. None given: all are seen once."""
+    draw: Callable[[Array, int], Corpus] | None = None
+    """How a task gives examples that are others in each epoch: from their numbers and the number of
+    the window of the epoch (see `seqtrans.data.Epoch`), a small corpus of these alone."""
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Sequence[int] | Tensor, Sequence[int]]]) -> Corpus:
@@ -93,6 +103,12 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def drawn(self, numbers: Array, window: int) -> tuple[Corpus, Array]:
+        """What is trained on of the examples ``numbers``, and what their numbers are in it."""
+        if self.draw is None:
+            return self, numbers
+        return self.draw(numbers, window), np.arange(len(numbers))
 
     def save(self, folder: Path) -> None:
         """Write the arrays into ``folder``, which is made."""

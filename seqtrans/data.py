@@ -100,11 +100,17 @@ class Epoch:
         return numbers
 
     def updates(self, window: int) -> list[Array]:
-        """The updates of a window in a random order, each a list of example numbers."""
-        numbers = self.numbers(window)
+        """The updates of a window alone."""
+        return self.open(window)[1]
+
+    def open(self, window: int) -> tuple[Corpus, list[Array]]:
+        """What a window trains on, and its updates in a random order, each a list of numbers of
+        examples there.
+        """
+        corpus, numbers = self.corpus.drawn(self.numbers(window), window)
         random = np.random.default_rng((*self.key, window))
-        source = self.corpus.sources.lengths(numbers)
-        target = self.corpus.targets.lengths(numbers)
+        source = corpus.sources.lengths(numbers)
+        target = corpus.targets.lengths(numbers)
         fits = np.ones(len(numbers), bool)
         for lengths, longest in zip((source, target), self.longest, strict=True):
             if longest is not None:
@@ -119,7 +125,7 @@ class Epoch:
                 first, widest = place, width
         if first < len(order):
             updates.append(numbers[order[first:]])
-        return [updates[i] for i in random.permutation(len(updates))]
+        return corpus, [updates[i] for i in random.permutation(len(updates))]
 
 
 def cut(update: Array, parts: int) -> list[Array]:

@@ -67,12 +67,13 @@ def training_sees(task: Task, config: Config) -> Iterator[str]:
     corpus = task.training(0, config.run.seed)
     longest = data.longest_source, data.longest_target
     epoch = Epoch(corpus, data.tokens, config.run.seed, 0, *longest)
-    numbers, updates = epoch.numbers(0), epoch.updates(0)
+    numbers = epoch.numbers(0)
     if len(epoch) > 1:
         yield f"of {len(corpus):,} training examples, {len(numbers):,} were looked at:"
     if len(numbers):
         yield spread("source", corpus.sources.lengths(numbers))
         yield spread("target", corpus.targets.lengths(numbers))
+    corpus, updates = epoch.open(0)
     used = sum(map(len, updates))
     if not used:
         raise DataError(

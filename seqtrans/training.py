@@ -146,12 +146,11 @@ class Training:
     def enter_epoch(self) -> None:
         """Open the corpus of the epoch, and the updates of the window that is next in it."""
         number, window = self.progress.epoch, self.progress.window
-        self.corpus = self.task.training(number, self.seed)
-        data = self.config.data
+        corpus, data = self.task.training(number, self.seed), self.config.data
         self.epoch = Epoch(
-            self.corpus, data.tokens, self.seed, number, data.longest_source, data.longest_target
+            corpus, data.tokens, self.seed, number, data.longest_source, data.longest_target
         )
-        self.updates = self.epoch.updates(window)
+        self.corpus, self.updates = self.epoch.open(window)
         there, used = len(self.epoch.numbers(window)), sum(map(len, self.updates))
         if not used and window == 0:
             raise DataError(
@@ -169,7 +168,7 @@ class Training:
         while self.progress.position >= len(self.updates):
             self.progress = replace(self.progress, window=self.progress.window + 1, position=0)
             if self.progress.window < len(self.epoch):
-                self.updates = self.epoch.updates(self.progress.window)
+                self.corpus, self.updates = self.epoch.open(self.progress.window)
             else:
                 self.progress = replace(self.progress, epoch=self.progress.epoch + 1, window=0)
                 self.enter_epoch()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqtrans.corpus import Corpus, Ragged
+from seqtrans.corpus import Array, Corpus, Ragged
 from seqtrans.data import read_json
 from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Task, Vocabulary
@@ -167,19 +168,23 @@ class Pairs(Task):
         return self.summary["name"], self.summary["splits"][split]["fingerprint"]
 
     def training(self, epoch: int, seed: int) -> Corpus:
-        settings, corpus = self.settings, self.corpus
-        if not (settings.dropout or settings.unknown):
-            return corpus
-        random = Random(f"{seed} {epoch}")
-        if settings.dropout:
-            sources = self.varied(corpus.sources, self.source, random, [EOS])
-            corpus = Corpus(sources, self.varied(corpus.targets, self.target, random, []))
-        if settings.unknown and self.source.unknown is not None:
-            corpus = Corpus(self.hidden(corpus.sources, random), corpus.targets)
-        return Corpus(corpus.sources, corpus.targets, self.corpus.mixture)
+        if not (self.settings.dropout or self.settings.unknown):
+            return self.corpus
+        return replace(self.corpus, draw=partial(self.vary, epoch, seed))
+
+    def vary(self, epoch: int, seed: int, numbers: Array, window: int) -> Corpus:
+        """Some of the training pairs as an epoch of BPE-dropout or unknown units has them."""
+        random = Random(f"{seed} {epoch} {window}")
+        sources, targets = self.corpus.sources.chosen(numbers), self.corpus.targets.chosen(numbers)
+        if self.settings.dropout:
+            sources = self.varied(sources, self.source, random, [EOS])
+            targets = self.varied(targets, self.target, random, [])
+        if self.settings.unknown and self.source.unknown is not None:
+            sources = self.hidden(sources, self.source.unknown, random)
+        return Corpus(sources, targets)
 
     def varied(self, side: Ragged, units: Units, random: Random, end: list[int]) -> Ragged:
-        """A side as an epoch of BPE-dropout has it, ``end`` after each text."""
+        """A side with its sub-words segmented anew, ``end`` after each text."""
         if units.level != "subword":
             return side
         encode = units.varied(self.settings.dropout, random)
@@ -188,14 +193,12 @@ class Pairs(Task):
             for i in range(len(side))
         )
 
-    def hidden(self, sources: Ragged, random: Random) -> Ragged:
+    def hidden(self, sources: Ragged, unknown: int, random: Random) -> Ragged:
         """The sources, some of their units unknown."""
         draw = np.random.default_rng(random.getrandbits(64))
-        values = np.array(sources.values)
-        values[(draw.random(len(values)) < self.settings.unknown) & (values != EOS)] = (
-            self.source.unknown
-        )
-        return Ragged(values, sources.bounds)
+        gone = draw.random(len(sources.values)) < self.settings.unknown
+        values = np.where(gone & (sources.values != EOS), unknown, sources.values)
+        return Ragged(values.astype(np.int32), sources.bounds)
 
     def input(self, example: Pair) -> str:
         return example.source
