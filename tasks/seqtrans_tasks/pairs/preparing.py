@@ -2,7 +2,8 @@
 
 The text is read twice. The first time it is counted, and units are learnt from a sample of it: all
 pairs, or every second, fourth, … so that no more than the sample's size are held. The second time
-it is encoded, sifted and written, in the order in which it was read.
+it is encoded, sifted and written, in the order in which it was read. Where there is no dev, it is
+read once more between the two, for the pairs that are held out.
 """
 
 from __future__ import annotations
