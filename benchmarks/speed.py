@@ -240,12 +240,11 @@ def own_padding(seed: int, count: int = WINDOW) -> float:
     source, target = lengths(count, seed)
 
     # Of the ids themselves nothing is asked.
-    corpus = Corpus(
-        *(
-            Ragged(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(side)]))
-            for side in (source, target)
-        )
+    sources, targets = (
+        Ragged(np.zeros(0, np.int32), np.concatenate([[0], np.cumsum(side)]))
+        for side in (source, target)
     )
+    corpus = Corpus(sources, targets)
     positions = 0
     for numbers in Epoch(corpus, DataSettings().tokens, seed, 0).updates(0):
         positions += len(numbers) * int(source[numbers].max() + target[numbers].max() + 1)
