@@ -44,6 +44,11 @@ WINDOW = 1 << 20
 """Examples that are sorted by length together: all that is looked at of an epoch at a time."""
 RUN = 256
 """Neighbours of a larger corpus that stay together when it is shuffled."""
+NONE_LEFT = (
+    "no training example is left: there are none, or all are longer than data.longest_source or "
+    "data.longest_target."
+)
+"""What is wrong with an epoch without updates."""
 FEW = 1000
 """Among so many examples a short one is looked for."""
 
@@ -126,6 +131,14 @@ class Epoch:
         if first < len(order):
             updates.append(numbers[order[first:]])
         return corpus, [updates[i] for i in random.permutation(len(updates))]
+
+
+def left_out(missing: int, there: int) -> str:
+    """What to say of the examples of a window that are in none of its updates."""
+    return (
+        f"{missing:,} of {there:,} training examples are longer than data.longest_source or "
+        "data.longest_target and are left out."
+    )
 
 
 def cut(update: Array, parts: int) -> list[Array]:

@@ -56,7 +56,7 @@ def training_sees(task: Task, config: Config) -> Iterator[str]:
     Of a large corpus only the first window of the epoch is looked at. Raises ``DataError`` if no
     example is left.
     """
-    from seqtrans.data import Epoch
+    from seqtrans.data import NONE_LEFT, Epoch, left_out
     from seqtrans.processes import count
 
     data, source, target = config.data, task.source_vocabulary, task.target_vocabulary
@@ -76,15 +76,9 @@ def training_sees(task: Task, config: Config) -> Iterator[str]:
     corpus, updates = epoch.open(0)
     used = sum(map(len, updates))
     if not used:
-        raise DataError(
-            "no training example is left: there are none, or all are longer than "
-            "data.longest_source or data.longest_target."
-        )
+        raise DataError(NONE_LEFT)
     if used < len(numbers):
-        yield (
-            f"{WARNING}{len(numbers) - used:,} of {len(numbers):,} training examples are longer "
-            "than data.longest_source or data.longest_target and are left out."
-        )
+        yield f"{WARNING}{left_out(len(numbers) - used, len(numbers))}"
     filled = padded = 0
     over = 0
     for update in updates:

@@ -23,7 +23,7 @@ from seqtrans import assembly, checkpoint
 from seqtrans.checkpoint import Progress
 from seqtrans.config import Config
 from seqtrans.corpus import Array
-from seqtrans.data import Batch, Epoch, collate, cut
+from seqtrans.data import NONE_LEFT, Batch, Epoch, collate, cut, left_out
 from seqtrans.engine import specials
 from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import alone, sweep
@@ -153,15 +153,9 @@ class Training:
         self.corpus, self.updates = self.epoch.open(window)
         there, used = len(self.epoch.numbers(window)), sum(map(len, self.updates))
         if not used and window == 0:
-            raise DataError(
-                "no training example is left: there are none, or all are longer than "
-                "data.longest_source or data.longest_target."
-            )
+            raise DataError(NONE_LEFT)
         if used < there and self.progress.position == 0:
-            self.reporter.say(
-                f"{there - used:,} of {there:,} training examples are longer than "
-                "data.longest_source or data.longest_target and are left out."
-            )
+            self.reporter.say(left_out(there - used, there))
 
     def next_update(self) -> Array:
         """The examples of the next update, from the next epoch if this one is over."""

@@ -12,6 +12,13 @@ from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.parsing import ParsingSettings
 from seqtrans_tasks.wmt import WmtEnDeSettings, WmtEnFrSettings
 
+SHORT = {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200}
+"""The training of a small model on a CPU."""
+WORDS_SEARCH = {"name": "beam", "alpha": 1.0, "extra": 30}
+"""How single words are written."""
+PAPERS_SEARCH = {"name": "beam", "width": 4, "alpha": 0.6, "extra": 50}
+"""How the paper translates (section 6.1)."""
+
 
 @hookimpl
 def seqtrans_tasks() -> list[Component]:
@@ -23,7 +30,7 @@ def seqtrans_tasks() -> list[Component]:
             summary="lines to lines: your own two files, or a table",
             defaults={
                 "model": {"name": "tiny", "norm": "pre", "dropout": 0.2},
-                "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
+                "training": SHORT,
                 "data": {"tokens": 2500},
                 "decoder": {"name": "beam", "alpha": 0.6, "extra": 50},
             },
@@ -35,9 +42,9 @@ def seqtrans_tasks() -> list[Component]:
             summary="letters to phones, by word and phone error rate",
             defaults={
                 "model": {"name": "tiny", "norm": "pre", "dropout": 0.3},
-                "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
+                "training": SHORT,
                 "data": {"tokens": 800},
-                "decoder": {"name": "beam", "alpha": 1.0, "extra": 30},
+                "decoder": WORDS_SEARCH,
             },
         ),
         Component(
@@ -47,9 +54,9 @@ def seqtrans_tasks() -> list[Component]:
             summary="a lemma and features to a form, by exact match",
             defaults={
                 "model": {"name": "tiny", "norm": "pre", "dropout": 0.3, "pace": 8},
-                "training": {"name": "tiny", "schedule": "linear", "lr": 2e-3, "warmup": 200},
+                "training": SHORT,
                 "data": {"tokens": 800},
-                "decoder": {"name": "beam", "alpha": 1.0, "extra": 30},
+                "decoder": WORDS_SEARCH,
             },
         ),
         Component(
@@ -69,7 +76,7 @@ def seqtrans_tasks() -> list[Component]:
             build="seqtrans_tasks.wmt.task:WmtEnDe",
             settings=WmtEnDeSettings,
             summary="WMT14 English to German (sections 5 and 6.1)",
-            defaults={"decoder": {"name": "beam", "width": 4, "alpha": 0.6, "extra": 50}},
+            defaults={"decoder": PAPERS_SEARCH},
             downloads={"wmt14-en-de": "seqtrans_tasks.wmt.catalogue:EN_DE"},
         ),
         Component(
@@ -77,7 +84,7 @@ def seqtrans_tasks() -> list[Component]:
             build="seqtrans_tasks.wmt.task:WmtEnFr",
             settings=WmtEnFrSettings,
             summary="WMT14 English to French (sections 5 and 6.1)",
-            defaults={"decoder": {"name": "beam", "width": 4, "alpha": 0.6, "extra": 50}},
+            defaults={"decoder": PAPERS_SEARCH},
             downloads={"wmt14-en-fr": "seqtrans_tasks.wmt.catalogue:EN_FR"},
         ),
     ]
