@@ -604,6 +604,7 @@ def ours(work: peers.Work) -> tuple[nn.Module, peers.Step]:
 
     from seqtrans.constraint import asked
     from seqtrans.decoding import Decoder, Request
+    from seqtrans.frozen import frozen
     from seqtrans.loss import Objective
     from seqtrans.plugins import registry
 
@@ -627,11 +628,13 @@ def ours(work: peers.Work) -> tuple[nn.Module, peers.Step]:
     decoder = component.make(component.settings.model_validate(options))
     assert isinstance(decoder, Decoder)
 
+    scorer = frozen(built.eval())
+
     def search(batch: peers.Batch) -> peers.Ids:
         limits = torch.full((len(batch.sources),), work.length)
         constraint = asked(built.vocabulary, limits, least=decoder.least)
         request = Request(batch.source, batch.mask, limits, constraint)
-        return [list(best[0].ids) for best in decoder.decode(built, request)]
+        return [list(best[0].ids) for best in decoder.decode(scorer, request)]
 
     return built, peers.decoding(built, search)
 

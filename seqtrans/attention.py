@@ -284,12 +284,14 @@ class MultiHead(nn.Module):
         values: Tensor,
         key_mask: Tensor,
         bias: Tensor | None = None,
+        looks: list[Tensor] | None = None,
     ) -> Tensor:
         """Attention of ``x`` [R, T, D] over a memory ``keys``, ``values`` [M, H, S, D/H].
 
         R is a multiple of M: each run of R/M rows shares one row of the memory, which is never
         copied. ``key_mask`` [M, S] is True where there is memory; ``bias`` [M, H, R/M·T, S] is
-        added to the logits.
+        added to the logits. To ``looks``, if given, the weights [R, T, S] are appended, the mean of
+        all heads.
         """
         fold = len(x) // len(keys)
         q = self.split(self.query(x), self.heads)  # [R, H, T, D/H]
@@ -297,15 +299,16 @@ class MultiHead(nn.Module):
         if fold > 1:
             q = q.view(-1, fold, *q.shape[1:]).transpose(1, 2).flatten(2, 3)  # [M, H, R/M·T, D/H]
         at = torch.arange(keys.shape[2], device=x.device)
-        heads = self.attention(
-            q,
-            keys,
-            values,
-            query_at=at[:1].expand(q.shape[2]),
-            key_at=at,
-            key_mask=key_mask,
-            bias=None if bias is None else lambda *_: bias,
-        )
+        where: dict[str, Any] = {
+            "query_at": at[:1].expand(q.shape[2]),
+            "key_at": at,
+            "key_mask": key_mask,
+            "bias": None if bias is None else lambda *_: bias,
+        }
+        heads = self.attention(q, keys, values, **where)
+        if looks is not None:
+            weights = self.attention.weigh(q, keys, **where)  # [M, H, R/M·T, S]
+            looks.append(weights.float().mean(1).view(len(x), steps, -1))
         if fold > 1:
             heads = heads.view(*heads.shape[:2], fold, steps, -1).transpose(1, 2).flatten(0, 1)
         return self.join(heads)

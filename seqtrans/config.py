@@ -129,6 +129,14 @@ class TrainingSettings(Settings):
         "that are masked from the others (Ghazvininejad et al., 2019); the loss is then over the "
         "masked ones and the length, still divided by all",
     )
+    start: Path | None = Field(
+        None,
+        description="a run whose weights this one begins with, instead of random ones; model and "
+        "vocabularies must be the same",
+    )
+    start_step: str = Field(
+        "best", description="which of its checkpoints: best, last, average, or an update's number"
+    )
     steps: int = Field(100_000, ge=1, description="updates in all")
     accumulation: int = Field(
         1,
@@ -180,6 +188,8 @@ class TrainingSettings(Settings):
     def _effective(self) -> TrainingSettings:
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError("training.weight_decay has no effect without training.optimizer=adamw")
+        if self.start is None and self.start_step != "best":
+            raise ValueError("training.start_step has no effect without training.start=RUN")
         return self
 
 

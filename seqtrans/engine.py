@@ -21,6 +21,7 @@ from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.ensemble import Ensemble, Mean
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
 from seqtrans.files import damage
+from seqtrans.frozen import Frozen, frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
 from seqtrans.settings import Words
@@ -75,15 +76,13 @@ def load(
     for number, path in enumerate(weights):
         folder = folders[number // len(steps)]
         own, opened = (config, task) if folder == folders[0] else open_run(folder, names)
-        check_alike(folders[0], task, folder, opened)
-        if own.shape.causal != config.shape.causal:
-            raise CheckpointError(
-                f"{folders[0]} and {folder} can't decode together: model.causal differs."
-            )
+        check_alike(folders[0], task, folder, opened, "can't decode together")
+        check_causal(folders[0], config, folder, own)
         model = assembly.build_model(own, names, opened)
         checkpoint.load_weights(path, model)
         models.append(model.to(where).eval())
-    scorer = models[0] if len(models) == 1 else Ensemble(models, mean)
+    members = [frozen(model) for model in models]
+    scorer = members[0] if len(members) == 1 else Ensemble(members, mean)
     engine = Engine(config, names, task, models[0], weights[0], scorer, tuple(weights))
     engine.tokens = tokens
     return engine
@@ -100,16 +99,49 @@ def open_run(folder: Path, names: Registry, changes: Words | None = None) -> tup
     return config, task
 
 
-def check_alike(first: Path, task: Task, other: Path, its: Task) -> None:
-    """Refuse runs whose ids stand for different things."""
+def check_alike(first: Path, task: Task, other: Path, its: Task, refused: str) -> None:
+    """Refuse runs whose ids stand for different things: they are ``refused``, in a verb's words."""
     for side, vocabulary, another in (
         ("source", task.source_vocabulary, its.source_vocabulary),
         ("target", task.target_vocabulary, its.target_vocabulary),
     ):
         if vocabulary != another:
             raise CheckpointError(
-                f"{first} and {other} can't decode together: their {side} vocabularies differ."
+                f"{first} and {other} {refused}: their {side} vocabularies differ."
             )
+
+
+def check_causal(first: Path, config: Config, other: Path, its: Config) -> None:
+    """Refuse runs of which only one writes from left to right."""
+    if config.shape.causal != its.shape.causal:
+        raise CheckpointError(f"{first} and {other} can't decode together: model.causal differs.")
+
+
+def join_runs(
+    decoder: Decoder,
+    folder: Path,
+    config: Config,
+    task: Task,
+    names: Registry,
+    device: torch.device,
+    opened: dict[Path, Scorer],
+) -> None:
+    """Give a decoder the models of the ``runs`` that it asks besides the one in ``folder``, each at
+    its best step.
+
+    ``opened`` has those that are open already, and takes in the others. Raises ``CheckpointError``
+    and ``PluginError`` as :func:`load` does.
+    """
+    for run in decoder.runs:
+        if run not in opened:
+            weights = checkpoint.choose(run, "best", warn)
+            own, its = open_run(run, names)
+            check_alike(folder, task, run, its, "can't decode together")
+            check_causal(folder, config, run, own)
+            model = assembly.build_model(own, names, its)
+            checkpoint.load_weights(weights, model)
+            opened[run] = frozen(model.to(device).eval())
+    decoder.models = tuple(opened[run] for run in decoder.runs)
 
 
 def warn(text: str) -> None:
@@ -127,21 +159,26 @@ class Engine:
         task: Task,
         model: Transducer,
         weights: Path,
-        scorer: Transducer | Ensemble | None = None,
+        scorer: Transducer | Frozen | Ensemble | None = None,
         members: tuple[Path, ...] = (),
     ) -> None:
         self.config, self.registry, self.task, self.model = config, registry, task, model
         self.weights = weights
         self.scorer = model if scorer is None else scorer
-        """What decodes and scores: the model, or an ensemble of which it is the first."""
+        """What decodes and scores: the model, frozen, or an ensemble of which it is the first."""
         self.members = members or (weights,)
         """The checkpoints: of an ensemble each, ``weights`` the first of them."""
         self.tokens = TOKENS
         """Padded source positions × hypotheses that are decoded together; memory grows with it."""
+        self.opened: dict[Path, Scorer] = {}
+        """The models of other runs that decoders have asked for."""
 
     def decoder(self, name: str | None = None, **settings: Any) -> Decoder:
         """The run's decoder, or another one, with these settings over its own."""
-        return assembly.build_decoder(self.config, self.registry, name, **settings)
+        decoder = assembly.build_decoder(self.config, self.registry, name, **settings)
+        beside = self.weights.parent, self.config, self.task, self.registry
+        join_runs(decoder, *beside, self.scorer.device, self.opened)
+        return decoder
 
     def transduce(
         self,

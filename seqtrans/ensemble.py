@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from seqtrans.model import State, Transducer
+from seqtrans.frozen import Frozen
+from seqtrans.model import Transducer
 
 Mean = Literal["probabilities", "logarithms"]
 
 
 @dataclass
 class States:
-    """Where each of the models stands; their rows are the same."""
+    """Where each of the models stands, a `seqtrans.model.State`; their rows are the same."""
 
-    members: list[State]
+    members: list[Any]
 
     def select(self, rows: Tensor) -> States:
         """These rows of each, in this order."""
@@ -38,6 +39,29 @@ class States:
         same = [F.pad(x, (0, widest - x.shape[1]), value=-math.inf) for x in each]
         return torch.stack(same).logsumexp(0) - math.log(len(same))
 
+    @property
+    def looks(self) -> Tensor:
+        """[R, T, S]: the mean of what they looked at, once this is watched."""
+        each = [state.looks for state in self.members if state.looks is not None]
+        return torch.stack(each).mean(0)
+
+    @property
+    def memory(self) -> Tensor:
+        """Bool [R, S]: where each row has a memory."""
+        memory: Tensor = self.members[0].memory
+        return memory
+
+    def watch(self) -> bool:
+        """From now on keep :attr:`looks`; whether the members see the same positions of a source,
+        as they need not if their sources differ.
+        """
+        first = self.memory
+        same = all(
+            state.memory.shape == first.shape and bool((state.memory == first).all())
+            for state in self.members
+        )
+        return same and all(state.watch() for state in self.members)
+
     def rewindable(self, steps: int) -> bool:
         """Prepare for :meth:`rewind`; whether all members can."""
         can = [state.rewindable(steps) for state in self.members]  # each is to prepare
@@ -49,13 +73,11 @@ class States:
             state.rewind(steps)
 
 
-class Ensemble(nn.Module):
-    """A scorer of one or more models over the same vocabularies."""
+class Ensemble:
+    """A scorer of one or more models over the same vocabularies, none of them in training."""
 
-    def __init__(self, models: Sequence[Transducer], mean: Mean = "probabilities") -> None:
-        super().__init__()
-        self.models: list[Transducer] = nn.ModuleList(models)  # type: ignore[assignment]
-        self.mean = mean
+    def __init__(self, models: Sequence[Transducer | Frozen], mean: Mean = "probabilities") -> None:
+        self.models, self.mean = models, mean
         self.vocabulary = models[0].vocabulary
 
     @property
@@ -86,6 +108,6 @@ class Ensemble(nn.Module):
             return each.mean(0)
         return each.logsumexp(0) - math.log(len(each))
 
-    def forward(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+    def __call__(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
         """Teacher forcing: [B, T, V] for what follows each prefix of ``target`` [B, T]."""
         return self.advance(target, self.start(source, mask))

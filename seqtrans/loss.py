@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from seqtrans.model import Transducer
 
-CHUNK = 1 << 20
-"""So many logits exist at a time: 4 MB, what a core's cache holds."""
+CHUNK, LARGE_CHUNK = 1 << 20, 1 << 27
+"""So many logits exist at a time: 4 MB, what a CPU core's cache holds; on a GPU 512 MB, since there
+each step has to be started."""
 
 
 def smoothed_loss(
@@ -81,7 +82,8 @@ class Projected(torch.autograd.Function):
         into_weight = torch.zeros_like(weight, dtype=torch.float32) if wanted[1] else None
         loss = torch.zeros((), device=hidden.device)
         matrix = weight.to(kind)
-        rows = max(1, CHUNK // symbols)
+        chunk = CHUNK if hidden.device.type == "cpu" else LARGE_CHUNK
+        rows = max(1, chunk // symbols)
         with torch.autocast(hidden.device.type, enabled=False):
             for first in range(0, len(hidden), rows):
                 here = slice(first, first + rows)

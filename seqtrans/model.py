@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -146,10 +146,12 @@ class Layer(nn.Module):
         mask: Tensor | None,
         past: LayerState,
         offsets: Tensor | None,
+        looks: list[Tensor] | None = None,
     ) -> Tensor:
         """``x`` [R, T, D], after whatever ``past`` has already seen; ``past`` grows by it.
 
         With a ``mask`` [R, T] it is all there is, real where that is True and seen from both sides.
+        To ``looks``, if given, is appended how much the memory is looked at, [R, T, S].
         """
         assert self.cross is not None
         assert self.cross_sublayer is not None
@@ -158,7 +160,7 @@ class Layer(nn.Module):
         view = {"causal": True, "cache": past.cache} if mask is None else {"key_mask": mask}
         x = self.attention_sublayer(x, lambda x: self.attention.look(x, at, scheme, **view))
         x = self.cross_sublayer(
-            x, lambda x: cross.consult(x, past.keys, past.values, past.mask, bias)
+            x, lambda x: cross.consult(x, past.keys, past.values, past.mask, bias, looks)
         )
         return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
 
@@ -213,6 +215,23 @@ class State:
     """[M, S]: which unit each memory position belongs to."""
     lengths: Tensor | None = None
     """[M, N]: log-probabilities of the lengths 0 to N-1; only with ``model.causal=no``."""
+    watched: bool = False
+    """Whether :attr:`looks` is kept."""
+    looks: Tensor | None = None
+    """[R, T, S]: how much each of the tokens that were read last, together, looked at each position
+    of the memory: in the last layer, the mean of its heads. Only once this is watched.
+    """
+
+    @property
+    def memory(self) -> Tensor:
+        """Bool [R, S]: where each row has a memory."""
+        mask = self.layers[0].mask
+        return mask.repeat_interleave(self.rows // max(1, len(mask)), 0)
+
+    def watch(self) -> bool:
+        """From now on keep :attr:`looks`; True, since the look at the memory has weights."""
+        self.watched = True
+        return True
 
     def rewindable(self, steps: int) -> bool:
         """From now on keep what it takes to :meth:`rewind` so far; whether all attentions can."""
@@ -231,7 +250,7 @@ class State:
         if self.units is not None:
             self.units = self.units[:, : self.units.shape[1] - steps]
 
-    def select(self, rows: Tensor) -> State:
+    def select(self, rows: Tensor) -> Self:
         """The state of ``rows`` [R'], in that order, each as often as named; this is left alone.
 
         The memory is copied only if it must be, and stays one per sentence as long as every
@@ -246,8 +265,9 @@ class State:
             (sentences == torch.arange(len(sentences), device=rows.device)).all()
         )
         mask = first.mask if same else first.mask[sentences]
-        return State(
-            [
+        return replace(
+            self,
+            layers=[
                 LayerState(
                     layer.keys if same else layer.keys[sentences],
                     layer.values if same else layer.values[sentences],
@@ -257,12 +277,12 @@ class State:
                 for layer in self.layers
             ],
             rows=len(rows),
-            length=self.length,
             units=None if self.units is None else self.units[rows],
             memory_units=self.memory_units
             if same or self.memory_units is None
             else self.memory_units[sentences],
             lengths=self.lengths if same or self.lengths is None else self.lengths[sentences],
+            looks=None,
         )
 
 
@@ -370,8 +390,11 @@ class Transducer(nn.Module):
         at = torch.arange(state.length, state.length + steps, device=tokens.device)
         x = self.decoder.enter(x, at)
         mask = None if self.shape.causal else tokens != self.vocabulary.pad
+        looks: list[Tensor] = []
         for layer, past in zip(self.decoder.layers, state.layers, strict=True):
-            x = self.through(layer.decode, x, at, self.decoder.position, mask, past, offsets)
+            kept = looks if state.watched and past is state.layers[-1] else None
+            x = self.through(layer.decode, x, at, self.decoder.position, mask, past, offsets, kept)
+        state.looks = looks[0] if looks else None
         if self.shape.causal:
             state.length += steps
         return self.decoder.norm(x)  # type: ignore[no-any-return]

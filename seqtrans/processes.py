@@ -87,6 +87,8 @@ def start_processes(config: Config) -> Accelerator:
             "other and would all train the same; start one, or use "
             "accelerate launch --multi_gpu --num_processes N or torchrun."
         )
+    # With a mask its gradients can be NaN (torch 2.13; pytorch/pytorch#196678).
+    torch.backends.cuda.enable_cudnn_sdp(False)
     if accelerator.device.type == "cpu":
         # The launcher sets one thread, which leaves the other cores idle.
         local = int(os.environ.get("LOCAL_WORLD_SIZE", accelerator.num_processes))

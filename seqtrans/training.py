@@ -13,6 +13,7 @@ import signal
 import time
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from seqtrans.checkpoint import Progress
 from seqtrans.config import Config
 from seqtrans.corpus import Array
 from seqtrans.data import NONE_LEFT, Batch, Epoch, collate, cut, left_out
-from seqtrans.engine import specials
+from seqtrans.engine import check_alike, join_runs, open_run, specials
 from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import alone, sweep
 from seqtrans.loss import OBJECTIVES
@@ -50,6 +51,7 @@ class Training:
         reporter: Reporter,
     ) -> None:
         self.config, self.settings, self.task = config, config.training, task
+        self.registry = registry
         self.accelerator, self.reporter = accelerator, reporter
         self.folder, self.seed = config.folder, config.run.seed
         self.world, self.rank = accelerator.num_processes, accelerator.process_index
@@ -57,6 +59,7 @@ class Training:
         self.model.recompute = self.settings.recompute
         self.specials = specials(self.model)
         decoder = assembly.build_decoder(config, registry, self.settings.validation_decoder)
+        join_runs(decoder, config.folder, config, task, registry, accelerator.device, {})
         objective = OBJECTIVES[self.settings.objective]
         self.validation = Validation(
             task, objective(self.model), decoder, accelerator, reporter, config.folder
@@ -223,14 +226,13 @@ class Training:
         return loss
 
     def clip(self, logging: bool) -> float | None:
-        """Clip the gradients if wanted; their norm, if it had to be computed."""
+        """Clip the gradients if wanted; their norm, if it is to be logged."""
         if self.settings.clip is None and not logging:
             return None
-        return float(
-            self.accelerator.clip_grad_norm_(
-                self.wrapped.parameters(), self.settings.clip or float("inf")
-            )
+        norm = self.accelerator.clip_grad_norm_(
+            self.wrapped.parameters(), self.settings.clip or float("inf")
         )
+        return float(norm) if logging else None  # on a GPU, asking for it is waiting for it
 
     def rate(self, step: int) -> float:
         """The learning rate of an update."""
@@ -283,6 +285,8 @@ class Training:
 
         step = once(self.accelerator, newest)
         if step is None:
+            if self.settings.start is not None:
+                self.start(self.settings.start)
             return
         folder = checkpoint.step_folder(self.folder, step)
         checkpoint.load_weights(folder, self.model)
@@ -313,6 +317,14 @@ class Training:
         self.reporter.say(
             f"going on from {folder}, update {progress.step} of {self.settings.steps}."
         )
+
+    def start(self, run: Path) -> None:
+        """Take the weights of another run over. Raises ``CheckpointError`` if they don't fit."""
+        folder = checkpoint.choose(run, self.settings.start_step, self.reporter.warn)
+        _, task = open_run(run, self.registry)
+        check_alike(run, task, self.folder, self.task, "can't have the same weights")
+        checkpoint.load_weights(folder, self.model)
+        self.reporter.say(f"begins with the weights of {folder}.")
 
     def inner_optimizer(self) -> torch.optim.Optimizer:
         """The optimiser inside Accelerate's wrapper."""

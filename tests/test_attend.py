@@ -29,6 +29,7 @@ from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.settings import NoSettings
 from seqtrans.task import Vocabulary
+from seqtrans.testing import tiny_model
 from seqtrans_plugins.tokens import Tokens
 
 VOCABULARY = Vocabulary(11)
@@ -186,6 +187,43 @@ def test_recording_changes_no_bit(attention: Look) -> None:
     assert torch.equal(before, during)
     assert torch.equal(before, logits(model))
     assert [len(found[kind]) for kind in attend.KINDS] == [2, 2, 2], "and then it stops"
+
+
+@pytest.mark.parametrize("pace", [None, 2])
+def test_a_state_that_is_watched_tells_the_same(pace: int | None) -> None:
+    """Of what was read last, in pieces, for rows that were selected; else nothing is computed."""
+    torch.manual_seed(3)
+    paces = (False,) * 6 + (True,) * 5
+    model = tiny_model(pace=pace, vocabulary=Vocabulary(11, paces=paces)).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    read = torch.tensor([[VOCABULARY.bos, *TARGET]] * 2)
+    sources = torch.stack([SOURCE, SOURCE.flip(0)])
+    mask = torch.arange(7) < torch.tensor([[7], [4]])
+    wanted = torch.stack(
+        [
+            nn.functional.pad(maps(model, source[real], TARGET).cross[-1].mean(0), (0, pads))
+            for source, real, pads in zip(sources, mask, (0, 3), strict=True)
+        ]
+    )
+    with torch.inference_mode():
+        state = model.start(sources, mask)
+        model.advance(read[:, :1], state)
+        assert state.looks is None
+        state = model.start(sources, mask)
+        assert state.watch()
+        rows = torch.tensor([0, 1])
+        for piece, chosen in (
+            (slice(0, 3), [0, 1]),
+            (slice(3, 4), [0, 0, 1, 1]),  # two rows share a memory
+            (slice(4, 6), [3, 0, 1]),  # each has a copy
+        ):
+            state, rows = state.select(torch.tensor(chosen)), rows[chosen]
+            model.advance(read[rows, piece], state)
+            torch.testing.assert_close(
+                state.looks, wanted[rows, piece].float(), rtol=0, atol=1e-6, check_dtype=False
+            )
+            assert torch.equal(state.memory, mask[rows])
 
 
 def test_recording_is_over_when_something_fails() -> None:

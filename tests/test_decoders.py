@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -13,14 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from seqtrans.attend import maps
 from seqtrans.constraint import asked, refused
 from seqtrans.data import pad
 from seqtrans.decoding import Decoder, Hypothesis, Request, admissible, length_penalty
+from seqtrans.ensemble import Ensemble
 from seqtrans.errors import SettingsError
+from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.settings import fill
 from seqtrans.task import Constraint, Vocabulary
 from seqtrans.testing import TableScorer, check_decoder, random_table, tiny_model
+from seqtrans.testing.parts import disturbed
 from seqtrans_plugins import BeamSettings, DecoderSettings, SamplingSettings
 from seqtrans_plugins.beam import Beam
 from seqtrans_plugins.greedy import Greedy
@@ -255,6 +260,109 @@ def test_settings_of_the_beam_that_contradict(values: dict[str, Any], sentence: 
     with pytest.raises(SettingsError) as error:
         fill(BeamSettings, values, "decoder")
     assert str(error.value) == f"decoder: {sentence}"
+
+
+def plain_score(
+    models: Sequence[Transducer], source: Tensor, ids: Sequence[int], alpha: float, weight: float
+) -> float:
+    """Of one output, by the whole target and its whole attention maps (Wu et al., 2016, eq. 14)."""
+    target = torch.tensor([[1, *ids, EOS]])
+    whole = torch.ones(1, len(source), dtype=torch.bool)
+    total = 0.0
+    each = [model(source[None], whole, target[:, :-1])[0].softmax(-1) for model in models]
+    for at, id in enumerate(target[0, 1:].tolist()):
+        total += math.log(sum(float(some[at, id]) for some in each) / len(each))
+    looks = [maps(model, source, ids).cross[-1].mean(0).tolist() for model in models]
+    covered = 0.0
+    for position in range(len(source)):
+        rows = [row[position] for some in looks for row in some]
+        covered += math.log(min(sum(rows) / len(models), 1.0))
+    return penalised(alpha)(total, len(ids) + 1) + weight * covered
+
+
+def looking(seed: int, count: int = 1, size: int = 12, **changes: Any) -> list[Transducer]:
+    """Tiny models whose weights are so large that they look at some of the source only."""
+    torch.manual_seed(seed)
+    models = [tiny_model(vocabulary=Vocabulary(size), **changes) for _ in range(count)]
+    return [disturbed(disturbed(model)).eval() for model in models]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("count", [1, 3])
+def test_coverage_is_that_of_the_whole_attention_maps(groups: int, count: int) -> None:
+    """Of a batch, with prefixes that are read at once, and of an ensemble."""
+    models = looking(6, count)
+    scorer = models[0] if count == 1 else Ensemble(models)
+    sources = [torch.randint(3, 12, (length,)) for length in (1, 9, 4)]
+    source, mask = pad(sources)
+    settings = {"width": 4, "alpha": 0.6, "groups": groups, "diversity": 0.5 * (groups - 1)}
+    search = Beam(BeamSettings(coverage=0.4, **settings))
+    lowered = 0
+    with torch.inference_mode():
+        for prefixes in (None, [[3, 4], [5, 6, 7], [8, 9, 8]]):
+            limits = mask.sum(1) + 5
+            constraint = asked(scorer.vocabulary, limits, None, prefixes)
+            found = search.decode(scorer, Request(source, mask, limits, constraint, 3))
+            for one, hypotheses in zip(sources, found, strict=True):
+                for hypothesis in hypotheses:
+                    wanted = plain_score(models, one, hypothesis.ids, 0.6, 0.4)
+                    assert math.isclose(hypothesis.score, wanted, rel_tol=1e-4)
+                    length = len(hypothesis.ids) + 1
+                    without = penalised(0.6)(hypothesis.log_probability, length)
+                    assert hypothesis.score <= without
+                    lowered += hypothesis.score < without
+    assert lowered > 5
+
+
+def test_a_wide_beam_with_coverage_is_exhaustive() -> None:
+    """So a search that stops early misses none that what it looks at last would have put first."""
+    changed = 0
+    outputs = [ids for length in range(4) for ids in itertools.product((3, 4), repeat=length)]
+    for seed, (alpha, weight) in itertools.product(range(4), ((-1.0, 3.0), (0.6, 0.3))):
+        models = looking(seed, size=5)
+        one = torch.randint(3, 5, (4,))
+        request = Request(*pad([one]), torch.tensor([4]), count=2)
+        with torch.inference_mode():
+            search = Beam(BeamSettings(width=20, alpha=alpha, coverage=weight))
+            (found,) = search.decode(models[0], request)
+            scores = {ids: plain_score(models, one, ids, alpha, weight) for ids in outputs}
+            (without,) = beam(20, alpha).decode(models[0], request)
+        assert [h.ids for h in found] == sorted(outputs, key=lambda ids: -scores[ids])[:2]
+        changed += found[0].ids != without[0].ids
+    assert changed
+
+
+def test_what_is_not_looked_at_at_all_still_has_a_score() -> None:
+    (model,) = looking(1)
+    cross = model.decoder.layers[-1].cross
+    assert cross is not None
+    with torch.no_grad():
+        cross.key.weight.mul_(1e4)
+    source, mask = pad([torch.arange(3, 12)])
+    search = Beam(BeamSettings(coverage=0.2))
+    with torch.inference_mode():
+        ((hypothesis,),) = search.decode(model, Request(source, mask, torch.tensor([3])))
+    assert -8 * 0.2 * 70 < hypothesis.score < -0.2 * 69
+
+
+def test_coverage_is_refused_where_there_are_no_looks() -> None:
+    class Halved(torch.nn.Module):
+        def __init__(self, shape: Any, vocabulary: Any) -> None:
+            super().__init__()
+            self.embedding = torch.nn.Embedding(vocabulary.size, shape.width)
+
+        def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            return self.embedding(source[:, ::2]), mask[:, ::2]
+
+    both = Ensemble([*looking(1), *looking(2, source=Halved)])
+    for scorer in (both, TableScorer(Vocabulary(12), random_table(12))):
+        request = Request(*pad([torch.tensor([3, 4, 5])]), torch.tensor([3]))
+        with pytest.raises(SettingsError) as error, torch.inference_mode():
+            Beam(BeamSettings(coverage=0.2)).decode(scorer, request)
+        assert str(error.value) == (
+            "decoder.coverage needs one map of what each output symbol looks at in the source, "
+            "which this model, or these models together, can't give; set decoder.coverage=0."
+        )
 
 
 def fitting(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_training import opened
 
 import seqtrans
 from seqtrans import assembly, checkpoint
@@ -19,6 +20,7 @@ from seqtrans.decoding import Request
 from seqtrans.ensemble import Ensemble, Mean
 from seqtrans.errors import CheckpointError, DataError
 from seqtrans.files import whole_folder
+from seqtrans.frozen import Frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
@@ -131,11 +133,58 @@ def test_runs_and_steps_decode_together(
     assert isinstance(both.scorer, Ensemble)
     assert both.score(some) != each[0].score(some)
     assert seqtrans.load([first], [1]).score(some) == each[0].score(some)
+    for ((_, found),) in both.alternatives(LINES[:1], 1, alpha=0.0, coverage=0.3):
+        assert found.score < found.log_probability, "they look at the same positions"
     report = tmp_path / "report.json"
     words = [f"run={first},{second}", "step=1,2", "mean=logarithms", "decoder=greedy"]
     assert command(import_module("seqtrans.evaluate").main, [*words, f"report={report}"]) == 0
     assert " + ".join(map(str, paths)) in capsys.readouterr().out
     assert json.loads(report.read_text("utf-8"))["step"] == "step-1 + step-2 + step-1 + step-2"
+
+
+def test_a_smaller_run_guesses_what_is_checked(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = runs
+    for parser in (seqtrans.load(first), seqtrans.load(runs, [1, "last"])):
+        wanted = parser.alternatives(LINES, 1, "greedy")
+        settings = {"draft": second, "rows": 9, "share": 0.0}
+        found = parser.alternatives(LINES, 1, "speculative", **settings)
+        for ((_, guessed),), ((_, plain),) in zip(found, wanted, strict=True):
+            assert guessed.ids == plain.ids
+            assert guessed.score == pytest.approx(plain.score, abs=1e-4)
+        (model,) = parser.opened.values()
+        assert isinstance(model, Frozen)
+        assert model.model.shape.width == 8
+        assert parser.decoder("speculative", draft=str(second)).models == (model,), "opened once"
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    words = [f"run={first}", f"input={source}", f"output={target}"]
+    main = import_module("seqtrans.transduce").main
+    assert command(main, [*words, "decoder=greedy"]) == 0
+    written = target.read_text("utf-8")
+    words += ["decoder=speculative", "decoder.rows=9"]
+    assert command(main, [*words, f"decoder.draft={second}"]) == 0
+    assert target.read_text("utf-8") == written
+    missing = tmp_path / "none"
+    assert command(main, [*words, f"decoder.draft={missing}"]) == 2
+    assert capsys.readouterr().err == f"seqtrans: there is no run folder {missing}.\n"
+
+
+def test_a_training_validates_with_a_smaller_run(tmp_path: Path) -> None:
+    with opened(tmp_path / "small") as small:
+        checkpoint.save(
+            tmp_path / "small", small.model, small.inner_optimizer(), checkpoint.Progress(step=1)
+        )
+    chosen = ["decoder=speculative", f"decoder.draft={tmp_path / 'small'}", "decoder.rows=99"]
+    with opened(tmp_path / "run", *chosen, validation_decoder="speculative") as found:
+        (model,) = found.validation.decoder.models
+        assert isinstance(model, Frozen)
+        assert not model.model.training
+        guessed = found.validation.decode()
+        found.validation.decoder = found.validation.decoder.plain  # type: ignore[attr-defined]
+        plain = found.validation.decode()
+        assert [guessed[n].ids for n in guessed] == [plain[n].ids for n in guessed]
 
 
 def test_what_can_not_be_averaged(
@@ -153,6 +202,24 @@ def test_what_can_not_be_averaged(
         seqtrans.load([first, other])
     assert str(error.value) == (
         f"{first} and {other} can't decode together: their target vocabularies differ."
+    )
+    with pytest.raises(CheckpointError) as error:
+        seqtrans.load(first).transduce(LINES, "speculative", draft=other)
+    assert str(error.value) == (
+        f"{first} and {other} can't decode together: their target vocabularies differ."
+    )
+    shutil.copytree(second, tmp_path / "whole")
+    path = tmp_path / "whole" / "config.json"
+    content = json.loads(path.read_text("utf-8"))
+    changed = {"model.causal": False, "model.pace": None, "training.objective": "masked"}
+    kept = {k: v for k, v in content["settings"].items() if not k.startswith("decoder.")}
+    decoders = {"decoder": "mask_predict", "training.validation_decoder": "mask_predict"}
+    content["settings"] = {**kept, **changed, **decoders}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(CheckpointError) as error:
+        seqtrans.load(first).transduce(LINES, "speculative", draft=path.parent)
+    assert str(error.value) == (
+        f"{first} and {path.parent} can't decode together: model.causal differs."
     )
     for words, message in (
         ([f"run={first}", "mean=logarithms"], "mean has no effect without several runs or steps"),

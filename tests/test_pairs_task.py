@@ -199,6 +199,45 @@ def test_hidden_sources_are_a_function_of_seed_and_epoch(tmp_path: Path) -> None
     assert UNKNOWN not in plain
 
 
+def test_units_of_another_run(tmp_path: Path) -> None:
+    """They are the same, whatever there is to be learnt from this run's own text."""
+    first = prepared(tmp_path / "first", vocabulary=300)
+    second = prepared(
+        tmp_path / "second",
+        **written(tmp_path / "data", "train", [("zebra", "arbez"), ("ox", "xo")] * 5),
+        units=tmp_path / "first",
+    )
+    assert second.source is second.target
+    for text in ("the cat sees", "zebra"):
+        assert second.source.encode(text) == first.source.encode(text)
+    assert second.target_vocabulary == first.target_vocabulary
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (
+            {"level": "word"},
+            "task.units={run}: its units are subword for both sides together, and those that are "
+            "wanted here word for both sides together.",
+        ),
+        (
+            {"shared": False},
+            "task.units={run}: its units are subword for both sides together, and those that are "
+            "wanted here subword and subword.",
+        ),
+        ({"units": "x"}, "task.units=x: there is no run of pairs with units of its own."),
+    ],
+)
+def test_units_that_do_not_fit(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
+    run = tmp_path / "first"
+    prepared(run, vocabulary=300)
+    data = written(tmp_path / "data", "train", drawn(10))
+    with pytest.raises(DataError) as raised:
+        prepared(tmp_path / "second", **{**data, "units": run, **given})
+    assert str(raised.value) == problem.format(run=run)
+
+
 def test_nothing_to_vary(byte_level: Pairs) -> None:
     assert byte_level.training(0, 1) is byte_level.training(5, 2)
 

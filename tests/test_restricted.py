@@ -10,10 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.attention import flex_attention as flex
 
-from seqtrans.attention import Attention, Bias
+from seqtrans.attention import Attention, Bias, view
 from seqtrans.testing import TINY
-from seqtrans_plugins import GlobalSettings, RestrictedSettings
+from seqtrans_plugins import GlobalSettings, RestrictedSettings, block_sparse
 from seqtrans_plugins.global_tokens import Global
 from seqtrans_plugins.restricted import Blocks, Restricted, Windows
 
@@ -197,3 +198,118 @@ def test_blocks_without_padding() -> None:
     assert (blocks.count, blocks.length, blocks.padding) == (3, 8, (2, 2))
     x = torch.randn(1, 2, 12, 8)
     assert torch.equal(blocks.join(blocks.queries(x)), x)
+
+
+# The block-sparse kernel: what it is told to look at, and the same uncompiled.
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.booleans(), st.booleans())
+def test_the_kernel_visits_the_blocks_in_which_something_is_seen(
+    length: int, reach: int, causal: bool, masked: bool
+) -> None:
+    """No others, from either side; and of a block's keys just those that are seen."""
+    variant, at = Restricted(RestrictedSettings(reach=reach), TINY), torch.arange(length)
+    key_mask = at < torch.tensor([length // 2, length])[:, None] if masked else None
+    near = view(variant.sees(at, at), None, at, at, causal)
+    seen = view(variant.sees(at, at), key_mask, at, at, causal)
+    assert near is not None
+    assert seen is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_sparse, "BLOCK", 4)
+        mask = block_sparse.mask(torch.zeros(2, 2, length, 8), key_mask, reach, causal)
+        inside = flex.create_mask(mask.mask_mod, 2, 1, length, length, "cpu")
+        assert torch.equal(inside, seen.expand(2, 1, length, length))
+        missing = -length % 4
+        padded = torch.nn.functional.pad(near, (0, missing, 0, missing))
+        # Blocks that hold something, by row and column.
+        count = len(padded) // 4
+        wanted = padded.view(count, 4, count, 4).any(3).any(1)
+        assert mask.q_num_blocks is not None
+        assert mask.q_indices is not None
+        for side, number, order in (
+            (wanted, mask.kv_num_blocks[0, 0], mask.kv_indices[0, 0]),
+            (wanted.T, mask.q_num_blocks[0, 0], mask.q_indices[0, 0]),
+        ):
+            for block, row in enumerate(side):
+                visited = order[block, : int(number[block])].tolist()
+                assert visited == row.nonzero()[:, 0].tolist()
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The kernel's plain form in its place, on a CPU, too; which shapes it was asked for."""
+    asked = []
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, block_mask: flex.BlockMask) -> Tensor:
+        asked.append(tuple(q.shape))
+        return flex.flex_attention(q, k, v, block_mask=block_mask)
+
+    monkeypatch.setattr(block_sparse, "kernel", lambda: kernel)
+    monkeypatch.setattr(block_sparse, "suits", lambda *_: True)
+    monkeypatch.setattr(flex, "_validate_device", lambda *_: None)  # refuses gradients on a CPU
+    return asked
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "both sides"])
+@pytest.mark.parametrize("lengths", [None, [0, 30, 11]], ids=["whole", "padded"])
+def test_the_kernel_equals_the_plain_twin(
+    uncompiled: list[tuple[int, ...]], lengths: list[int] | None, causal: bool
+) -> None:
+    """Values and gradients, those of rows that see nothing included."""
+    case = {
+        "rows": 3,
+        "keys": 30,
+        "steps": 30,
+        "lengths": lengths,
+        "causal": causal,
+        "bias": None,
+        "seed": 1,
+    }
+    variant = Restricted(RestrictedSettings(reach=3, block=4), TINY).eval()
+    block_sparse.band.cache_clear()
+    with torch.inference_mode():  # as in a validation, before training goes on
+        q, at = torch.zeros(1, 2, 30, 8), torch.arange(30)
+        variant(q, q, q, query_at=at, key_at=at, causal=causal)
+    compare(variant, case, 0)
+    assert uncompiled == [(1, 2, 30, 8), (3, 2, 30, 8)]
+
+
+def test_the_kernel_is_used_for_what_it_holds(uncompiled: list[tuple[int, ...]]) -> None:
+    """Neither with a bias nor with dropout, nor after a cache, nor where it is switched off."""
+    variant = Restricted(RestrictedSettings(reach=3, block=4), TINY).eval()
+    q, k, v = torch.randn(3, 1, 2, 30, 8)
+    at = torch.arange(30)
+    variant(q, k, v, query_at=at, key_at=at, bias=broadcast_bias)
+    variant(q[:, :, 9:], k, v, query_at=at[9:], key_at=at, causal=True)
+    variant.dropout = 0.1
+    variant.train()(q, k, v, query_at=at, key_at=at)
+    variant.eval().sparse = False
+    variant(q, k, v, query_at=at, key_at=at)
+    assert uncompiled == []
+
+
+def test_where_the_kernel_is_used() -> None:
+    """On CUDA, and where it leaves out blocks of heads that it has tiles for."""
+
+    class Elsewhere(Tensor):
+        """Says that it is on a GPU."""
+
+        device = torch.device("cuda")
+
+    def suits(length: int, width: int, kind: torch.dtype, reach: int, causal: bool) -> bool:
+        q = torch.zeros(1, 1, length, width, dtype=kind).as_subclass(Elsewhere)
+        return block_sparse.suits(q, q, reach, causal)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_sparse, "COMPILER", True)
+        assert suits(385, 64, torch.bfloat16, 128, False)
+        assert not suits(384, 64, torch.bfloat16, 128, False)
+        assert suits(257, 64, torch.float32, 128, True)
+        assert not suits(257, 64, torch.float32, 129, True)
+        assert not suits(1000, 8, torch.float32, 128, True)
+        assert not suits(1000, 64, torch.float64, 128, True)
+        q = torch.zeros(1, 1, 1000, 64)
+        assert not block_sparse.suits(q, q, 128, True)
+        patch.setattr(block_sparse, "COMPILER", False)
+        assert not suits(1000, 64, torch.float32, 128, True)

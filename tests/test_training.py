@@ -448,6 +448,51 @@ def test_no_damaged_checkpoint_is_trained_on(tmp_path: Path) -> None:
         train(words(tmp_path, steps=6))
 
 
+def test_it_begins_with_the_weights_of_another_run(tmp_path: Path) -> None:
+    """And once it has checkpoints of its own, goes on with these."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert told([*words(first, steps=4, validate_every=2)])[0] == 0
+    taken = (f"training.start={first}", "training.start_step=2", "run.seed=2")
+    with opened(second, *taken) as found:
+        found.resume()
+        wanted = checkpoint.read_tensors(checkpoint.step_folder(first, 2) / checkpoint.WEIGHTS)
+        for name, value in checkpoint.tensors(found.model).items():
+            assert torch.equal(value, wanted[name])
+        found.update(found.next_update())
+        found.save()
+        kept = [p.detach().clone() for p in found.model.parameters()]
+    with opened(second, *taken) as found:
+        found.resume()
+        assert found.progress.step == 1
+        assert all(map(torch.equal, kept, found.model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (
+            ("training.start={first}", "model.width=32"),
+            "{first}/step-2 doesn't fit this model: source.embedding.weight is [13, 8] there and "
+            "[13, 32] here.",
+        ),
+        (("training.start={first}x",), "there is no run folder {first}x."),
+        (
+            ("training.start={first}", "training.start_step=3"),
+            "{first} holds no checkpoint '3'; step is best, last, average or one of 2.",
+        ),
+    ],
+)
+def test_weights_that_can_not_be_taken_over(
+    tmp_path: Path, given: tuple[str, ...], problem: str
+) -> None:
+    first = tmp_path / "first"
+    assert told([*words(first, steps=2, validate_every=2)])[0] == 0
+    more = [word.format(first=first) for word in given]
+    with opened(tmp_path / "second", *more) as found, pytest.raises(CheckpointError) as raised:
+        found.resume()
+    assert str(raised.value) == problem.format(first=first)
+
+
 def test_a_full_disk_ends_it_and_the_run_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ imported when it is built.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, model_validator
 
 from seqtrans.hooks import Component, hookimpl
@@ -116,6 +118,12 @@ class BeamSettings(DecoderSettings):
     alpha: float = Field(
         0.6, description="exponent of the length penalty ((5 + length) / 6)^α; 0: none"
     )
+    coverage: float = Field(
+        0.0,
+        ge=0,
+        description="how strongly an output ranks lower that leaves positions of the source "
+        "unlooked at (β of Wu et al., 2016); 0: none",
+    )
     groups: int = Field(
         1, ge=1, description="beams of a sentence that are kept different from each other"
     )
@@ -144,8 +152,13 @@ class BeamSettings(DecoderSettings):
 class SpeculativeSettings(DecoderSettings):
     """Greedy search by forced and guessed symbols."""
 
-    draft: int = Field(
+    ahead: int = Field(
         8, ge=1, description="symbols that are read at a time, at most; 1: none is guessed"
+    )
+    draft: Path | None = Field(
+        None,
+        description="the run of a smaller model with the same vocabularies, which guesses; none: "
+        "what outputs so far had is guessed",
     )
     context: int = Field(4, ge=1, description="symbols that a guess looks back at, at most")
     share: float = Field(

@@ -1,16 +1,22 @@
-"""Beam search with the paper's length penalty (section 6.1), and with diverse groups.
+"""Beam search with the paper's length penalty (section 6.1), and with diverse groups and coverage.
 
 Each step keeps the ``width`` best extensions of a sentence's live hypotheses. Those that end with
 eos leave the beam as finished; the others live on, so a beam of one is greedy search and a beam
 wide enough is exhaustive. A sentence is done when no live hypothesis can still beat its worst
 wanted finished one: a log-probability only falls from here on, so the best that a live one can
-score is what it has now under the mildest penalty it can still reach.
+score is what it has now under the mildest penalty it can still reach. Where one symbol alone may
+follow each live hypothesis, as in a prefix, it is read together with what comes after it.
 
 With groups (Vijayakumar et al., 2018) a sentence has several such beams. At each step one after the
 other chooses, and a symbol ranks lower by ``diversity`` for each time that the groups before have
 just taken it. Only the choice is biased: what a hypothesis has in the end is its own
 log-probability, so the bound above holds as it stands. Groups of a sentence go on until all are
 done, so that none is influenced by how many hypotheses are wanted.
+
+With coverage (Wu et al., 2016, equation 14) a finished hypothesis ranks lower by β times the sum,
+over the positions i of its source, of -log(min(Σⱼ pᵢⱼ, 1)), where pᵢⱼ is how much its symbol j, eos
+included, looked at position i. As with the length penalty only those that are finished are ranked
+by it. A live one can lose it all by what it looks at next, so the bound above is that without it.
 """
 
 from __future__ import annotations
@@ -18,14 +24,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer, admissible, length_penalty
+from seqtrans.decoding import (
+    Decoder,
+    Hypothesis,
+    Request,
+    Scorer,
+    forced,
+    length_penalty,
+    log_probability,
+    top,
+)
+from seqtrans.errors import SettingsError
 from seqtrans_plugins import BeamSettings
 
 DEAD = float("-inf")
+UNSEEN = 1e-30
+"""A position that was looked at less counts as if it were so much, since 0 has no logarithm."""
 
 
 @dataclass
@@ -56,6 +75,42 @@ class Live:
     ids: Tensor  # [N, G, W, t], bos first
     total: Tensor  # [N, G, W]: log-probabilities
 
+    def followed_by(self, symbols: Tensor, log_probabilities: Tensor) -> Live:
+        """Each with its forced ``symbols`` [N·G·W, F], which may change who is best."""
+        ids = torch.cat([self.ids, symbols.view(*self.total.shape, -1)], 3)
+        return Live(self.sentences, ids, self.total + log_probabilities.view(self.total.shape))
+
+
+@dataclass
+class Coverage:
+    """How much each row has looked at its source so far."""
+
+    weight: float
+    memory: Tensor  # bool [R, S]: where there is a source
+    sums: Tensor  # [R, S]: of the weights of all symbols
+
+    @classmethod
+    def begin(cls, weight: float, state: Any) -> Coverage:
+        """Nothing yet. Raises ``SettingsError`` if the state can't tell what is looked at."""
+        if not hasattr(state, "watch") or not state.watch():
+            raise SettingsError(
+                "decoder.coverage needs one map of what each output symbol looks at in the source, "
+                "which this model, or these models together, can't give; set decoder.coverage=0."
+            )
+        return cls(weight, state.memory, torch.zeros_like(state.memory, dtype=torch.float64))
+
+    def add(self, looks: Tensor) -> Tensor:
+        """Take in what the tokens that were read last looked at [R, T, S]; what each row's score
+        rises by [R], never above 0.
+        """
+        self.sums = self.sums + looks.double().sum(1)
+        covered = self.sums.clamp(UNSEEN, 1).log().masked_fill(~self.memory, 0)
+        return self.weight * covered.sum(1)
+
+    def select(self, rows: Tensor) -> Coverage:
+        """Of these rows, in this order."""
+        return Coverage(self.weight, self.memory[rows], self.sums[rows])
+
 
 class Beam(Decoder):
     """Breadth-first search over ``width`` hypotheses, penalised by ((5 + length) / 6)^``alpha``."""
@@ -64,7 +119,7 @@ class Beam(Decoder):
         self.alpha, self.extra = settings.alpha, settings.extra
         self.least, self.no_repeat = settings.least, settings.no_repeat
         self.groups, self.width = settings.groups, settings.width // settings.groups
-        self.diversity = settings.diversity
+        self.diversity, self.coverage = settings.diversity, settings.coverage
         self.most = settings.width
 
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
@@ -76,6 +131,7 @@ class Beam(Decoder):
             every = torch.arange(len(limits), device=device).repeat_interleave(self.groups)
             state = state.select(every)
             constraint = None if constraint is None else constraint.select(every)
+        coverage = Coverage.begin(self.coverage, state) if self.coverage else None
         size = len(limits), self.groups, 1
         live = Live(
             torch.arange(len(limits), device=device),
@@ -83,16 +139,25 @@ class Beam(Decoder):
             torch.zeros(size, dtype=torch.float64, device=device),
         )
         while len(live.sentences):
-            logits = scorer.advance(live.ids[..., -1:].flatten(0, 2), state)[:, -1].float()
-            last = (limits[live.sentences] <= live.ids.shape[3])[:, None, None]
-            open_to = admissible(
-                logits, vocabulary, last.expand_as(live.total).flatten(), constraint
+            left = (limits[live.sentences] - live.ids.shape[3] + 1)[:, None, None]
+            certain, allowed = forced(vocabulary, left.expand_as(live.total).flatten(), constraint)
+            tokens = torch.cat([live.ids[..., -1:].flatten(0, 2), certain], 1)
+            logits = scorer.advance(tokens, state).float()
+            if certain.shape[1]:
+                live = live.followed_by(certain, log_probability(logits[:, :-1], certain))
+            logits = logits[:, -1]
+            extended, parents = self.extend(
+                live, torch.where(allowed, logits, DEAD), logits.logsumexp(1)
             )
-            extended, parents = self.extend(live, open_to, logits.logsumexp(1))
-            self.finish(extended, finished, limits, vocabulary.eos)
+            covered = torch.zeros_like(extended.total)
+            if coverage is not None:
+                each = coverage.add(state.looks).view(live.total.shape)
+                covered = each.gather(2, parents)
+            self.finish(extended, covered, finished, limits, vocabulary.eos)
             live, rows = self.survivors(live, extended, parents, finished, limits)
             if len(live.sentences):
                 state = state.select(rows)
+                coverage = None if coverage is None else coverage.select(rows)
                 if constraint is not None:
                     constraint = constraint.select(rows)
                     constraint.advance(live.ids[..., -1].flatten())
@@ -115,7 +180,9 @@ class Beam(Decoder):
             ranked = logits[:, group]  # [N, W, V]
             if group:
                 ranked = ranked - self.diversity * used[:, None]
-            found, tokens = ranked.topk(count, dim=2)
+            found, tokens = (
+                each.view(size[0], -1, count) for each in top(ranked.flatten(0, 1), count)
+            )
             base = (live.total[:, group] - normaliser[:, group])[:, :, None]
             ranks = (base + found.double()).flatten(1)  # [N, W·count]
             rank, place = ranks.topk(min(self.width, ranks.shape[1]), dim=1)
@@ -130,11 +197,20 @@ class Beam(Decoder):
         longer = live.ids.gather(2, parents[..., None].expand(-1, -1, -1, live.ids.shape[3]))
         return Live(live.sentences, torch.cat([longer, token[..., None]], 3), total), parents
 
-    def finish(self, live: Live, finished: list[list[Finished]], limits: Tensor, eos: int) -> None:
-        """Move what ends with eos to the finished hypotheses; -inf remains in its place."""
+    def finish(
+        self,
+        live: Live,
+        covered: Tensor,
+        finished: list[list[Finished]],
+        limits: Tensor,
+        eos: int,
+    ) -> None:
+        """Move what ends with eos to the finished hypotheses; -inf remains in its place. Scores are
+        raised by ``covered`` [N, G, W].
+        """
         length = live.ids.shape[3] - 1
         ended = (live.ids[..., -1] == eos) & live.total.isfinite()
-        scores = live.total / length_penalty(length, self.alpha).to(live.total.device)
+        scores = live.total / length_penalty(length, self.alpha).to(live.total.device) + covered
         for row, group, column in ended.nonzero().tolist():
             sentence, score = int(live.sentences[row]), float(scores[row, group, column])
             if finished[sentence][group].admits(score):
@@ -165,7 +241,7 @@ class Beam(Decoder):
         for row, (sentence, bound) in enumerate(zip(live.sentences.tolist(), bounds, strict=True)):
             groups = finished[sentence]
             if max(bound) == DEAD and not any(group.hypotheses for group in groups):
-                so_far = tuple(before.ids[row, 0, 0, 1:].tolist())
+                so_far = tuple(before.ids[row, 0, before.total[row, 0].argmax(), 1:].tolist())
                 groups[0].add(Hypothesis(so_far, DEAD, DEAD, True))
             worthwhile.append(
                 any(b > DEAD and g.admits(b) for b, g in zip(bound, groups, strict=True))

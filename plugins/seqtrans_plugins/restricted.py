@@ -3,6 +3,10 @@
 Queries are taken in blocks. Each block is given one window of keys, which holds all that any of its
 queries sees; neighbouring windows overlap, and are views of the same memory. So time and memory
 grow with the length, not with its square. Both sides are seen where nothing hides what lies ahead.
+
+On CUDA a whole sequence is left to a block-sparse kernel (`seqtrans_plugins.block_sparse`), which
+holds neither a position scheme's bias nor dropout: with these, and for what comes after a cache,
+windows are used there, too.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqtrans.attention import Attention, Bias
-from seqtrans_plugins import RestrictedSettings
+from seqtrans_plugins import RestrictedSettings, block_sparse
 
 if TYPE_CHECKING:
     from seqtrans.config import Shape
@@ -29,6 +33,9 @@ class Restricted(Attention):
 
     Queries and keys must be consecutive, as they are in a sequence and after a cache.
     """
+
+    sparse: bool = True
+    """Whether the block-sparse kernel is used where it can be; the results are the same."""
 
     def __init__(self, settings: RestrictedSettings, shape: Shape) -> None:
         super().__init__()
@@ -50,11 +57,9 @@ class Restricted(Attention):
         causal: bool = False,
         bias: Bias | None = None,
     ) -> Tensor:
-        first = 0 if query_at is key_at else int(query_at[0] - key_at[0])
-        blocks = Blocks(
-            first, q.shape[2], k.shape[2], self.block, self.reach, 0 if causal else self.reach
-        )
-        if blocks.length >= k.shape[2]:  # a single window holds all keys
+        after = 0 if causal else self.reach
+        dropout = self.dropout if self.training else 0.0
+        if self.reach + self.block + after >= k.shape[2]:  # a single window holds all keys
             return super().forward(
                 q,
                 k,
@@ -65,6 +70,17 @@ class Restricted(Attention):
                 causal=causal,
                 bias=bias,
             )
+        whole = query_at is key_at
+        if (
+            self.sparse
+            and whole
+            and bias is None
+            and not dropout
+            and block_sparse.suits(q, v, self.reach, causal)
+        ):
+            return block_sparse.attend(q, k, v, key_mask, self.reach, causal)
+        first = 0 if whole else int(query_at[0] - key_at[0])
+        blocks = Blocks(first, q.shape[2], k.shape[2], self.block, self.reach, after)
         added = blocks.mask(key_mask, k.device)
         if bias is not None:
             added = blocks.bias(bias, q, query_at, key_at).masked_fill(~added, float("-inf"))
@@ -73,7 +89,7 @@ class Restricted(Attention):
             blocks.windows(k),
             blocks.windows(v),
             attn_mask=added.expand(len(q), *added.shape[1:]).flatten(0, 1),
-            dropout_p=self.dropout if self.training else 0.0,
+            dropout_p=dropout,
         )
         return blocks.join(heads)
 

@@ -9,8 +9,10 @@ For authors of components, in a test of their own::
 
 Each check takes a `Component`, with settings if its defaults don't suit, or a function of what the
 hook of that kind says ``build`` is given after the settings. It builds tiny models around the
-component, on the CPU, in well under a second or two, and raises an AssertionError whose sentence
-says what must hold and by how much it doesn't. Letters of shapes are those of ``seqtrans.model``.
+component, in well under a second or two, and raises an AssertionError whose sentence says what must
+hold and by how much it doesn't. All but tasks are checked on the CPU and in fp32, or elsewhere with
+``device="cuda"``, and all but tasks and decoders in another type with ``dtype=torch.bfloat16``.
+Letters of shapes are those of ``seqtrans.model``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,6 +37,8 @@ def check_attention(
     settings: Settings | None = None,
     *,
     plain: Plain | None = None,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Check an attention, alone and in models with positions that add, turn and bias.
 
@@ -43,20 +47,54 @@ def check_attention(
         settings: of a component.
         plain: the same in a way that is slow and plain, with the arguments of ``forward``. By
             default what ``weigh`` gives, a softmax over what ``sees`` shows, so a variant with a
-            fast ``forward`` of its own is compared with its own ``sees``.
+            fast ``forward`` of its own is compared with its own ``sees``. It is computed in fp32.
+        device: where it computes.
+        dtype: of queries, keys and values, and of all weights.
     """
+    device = torch.device(device)
 
     def build(shape: Shape) -> Attention:
         return made(attention, settings, shape)  # type: ignore[no-any-return]
 
-    with seeded():
-        variant = disturbed(build(TINY)).eval()
-        reach_holds(variant)
-        equals_its_plain_twin(variant, plain or plainly(variant))
-        nothing_to_see_gives_zeros(variant)
-        dropout_acts(variant)
+    with seeded(device=device):
+        variant = disturbed(build(TINY)).to(device, dtype).eval()
+        heads = Heads(variant, device, dtype)
+        reach_holds(variant, heads)
+        equals_its_plain_twin(variant, plain or plainly(copy.deepcopy(variant).float()), heads)
+        nothing_to_see_gives_zeros(variant, heads)
+        dropout_acts(variant, heads)
     for position, causal in itertools.product((Adding, Turning, Biasing), (True, False)):
-        check_model(lambda: tiny_model(position=position, attention=build, causal=causal))  # noqa: B023
+        check_model(
+            lambda: tiny_model(position=position, attention=build, causal=causal),  # noqa: B023
+            device=device,
+            dtype=dtype,
+        )
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Random queries, keys and values for an attention, in one place and of one type."""
+
+    variant: Attention
+    device: torch.device
+    dtype: torch.dtype
+
+    def __call__(self, *lengths: int) -> list[Tensor]:
+        """[3, H, length, D/H] each; one length, or one of queries and of others."""
+        heads = self.variant.key_heads or TINY.heads
+        drawn = (
+            torch.randn(3, count, length, TINY.head)
+            for count, length in (
+                (TINY.heads, lengths[0]),
+                (heads, lengths[-1]),
+                (heads, lengths[-1]),
+            )
+        )
+        return [x.to(self.device, self.dtype).requires_grad_() for x in drawn]
+
+    def at(self, length: int) -> Tensor:
+        """Where so many of them stand."""
+        return torch.arange(length, device=self.device)
 
 
 def plainly(variant: Attention) -> Plain:
@@ -73,29 +111,16 @@ def some_bias(queries: Tensor, query_at: Tensor, key_at: Tensor) -> Tensor:
     return queries.mean(-1, keepdim=True) * (query_at[:, None] - key_at).to(queries.dtype)
 
 
-def random_heads(variant: Attention, *lengths: int) -> list[Tensor]:
-    """Queries, keys and values [3, H, length, D/H]; one length, or one of queries and of others."""
-    heads = variant.key_heads or TINY.heads
-    return [
-        torch.randn(3, count, length, TINY.head, requires_grad=True)
-        for count, length in (
-            (TINY.heads, lengths[0]),
-            (heads, lengths[-1]),
-            (heads, lengths[-1]),
-        )
-    ]
-
-
-def equals_its_plain_twin(variant: Attention, plain: Plain) -> None:
+def equals_its_plain_twin(variant: Attention, plain: Plain, heads: Heads) -> None:
     """Values and gradients are those of the plain way, for a whole and for later pieces."""
     length = 11
-    at = torch.arange(length)
-    mask = at[None, :] < torch.tensor([length, 5, 1])[:, None]
+    at = heads.at(length)
+    mask = at[None, :] < torch.tensor([length, 5, 1], device=at.device)[:, None]
     for first, masked, causal, bias in itertools.product(
         (0, 4, length - 1), (False, True), (False, True), (None, some_bias)
     ):
         query_at = at[first:] if first else at
-        q, k, v = random_heads(variant, len(query_at), length)
+        q, k, v = heads(len(query_at), length)
         arguments: dict[str, Any] = {
             "query_at": query_at,
             "key_at": at,
@@ -103,7 +128,8 @@ def equals_its_plain_twin(variant: Attention, plain: Plain) -> None:
             "causal": causal,
             "bias": bias,
         }
-        found, wanted = variant(q, k, v, **arguments), plain(q, k, v, **arguments)
+        found = variant(q, k, v, **arguments)
+        wanted = plain(q.float(), k.float(), v.float(), **arguments)
         case = (
             f"with queries from {first} on, {'a' if masked else 'no'} mask, "
             f"causal={causal}, {'a' if bias else 'no'} bias"
@@ -119,13 +145,13 @@ def equals_its_plain_twin(variant: Attention, plain: Plain) -> None:
             same(mine, twin, f"Gradients of {name} must be the same as the plain twin's {case}")
 
 
-def reach_holds(variant: Attention) -> None:
+def reach_holds(variant: Attention, heads: Heads) -> None:
     """What lies further back than ``reach`` can be left out."""
     if variant.reach is None:
         return
     length = variant.first + variant.reach + 6
-    at = torch.arange(length)
-    q, k, v = random_heads(variant, 1, length)
+    at = heads.at(length)
+    q, k, v = heads(1, length)
     kept = torch.cat([at[: variant.first], at[length - 1 - variant.reach :]])
     same(
         variant(q, k[:, :, kept], v[:, :, kept], query_at=at[-1:], key_at=kept),
@@ -134,26 +160,26 @@ def reach_holds(variant: Attention) -> None:
     )
 
 
-def nothing_to_see_gives_zeros(variant: Attention) -> None:
+def nothing_to_see_gives_zeros(variant: Attention, heads: Heads) -> None:
     """A query that may look at nothing gives zeros and finite gradients."""
-    at = torch.arange(5)
-    mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
+    at = heads.at(5)
+    mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5], device=at.device)
     for causal, bias in itertools.product((False, True), (None, some_bias)):
-        q, k, v = random_heads(variant, 5)
+        q, k, v = heads(5)
         found = variant(q, k, v, query_at=at, key_at=at, key_mask=mask, causal=causal, bias=bias)
         same(found[1], torch.zeros_like(found[1]), "A query that sees nothing must give zeros", 0.0)
         found.square().sum().backward()
-        for name, heads in zip("qkv", (q, k, v), strict=True):
+        for name, x in zip("qkv", (q, k, v), strict=True):
             expect(
-                heads.grad is not None and bool(heads.grad.isfinite().all()),
+                x.grad is not None and bool(x.grad.isfinite().all()),
                 f"Where a query sees nothing the gradient of {name} must be finite.",
             )
 
 
-def dropout_acts(variant: Attention) -> None:
+def dropout_acts(variant: Attention, heads: Heads) -> None:
     """``dropout`` acts in training only."""
-    at = torch.arange(9)
-    q, k, v = random_heads(variant, 9)
+    at = heads.at(9)
+    q, k, v = heads(9)
     usual = variant(q, k, v, query_at=at, key_at=at)
     variant.dropout = 0.5
     same(

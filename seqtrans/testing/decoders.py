@@ -12,7 +12,7 @@ from seqtrans.data import pad
 from seqtrans.decoding import Decoder, Hypothesis, Request
 from seqtrans.hooks import Component
 from seqtrans.settings import Settings
-from seqtrans.task import Vocabulary
+from seqtrans.task import Constraint, Vocabulary
 from seqtrans.testing.parts import expect, made, same
 from seqtrans.testing.tables import (
     Endless,
@@ -29,6 +29,7 @@ def check_decoder(
     *,
     score: Callable[[float, int], float] | None = None,
     exhaustive: bool = False,
+    device: str | torch.device = "cpu",
 ) -> None:
     """Check a decoder against scorers whose every probability is known.
 
@@ -41,12 +42,14 @@ def check_decoder(
         score: what a search ranks by, from a log-probability and the number of symbols, eos
             included; then its best may not depend on how many are asked for.
         exhaustive: whether it is set so wide that it must find the very best by ``score``.
+        device: where the scorers' tensors are.
     """
     search: Decoder = made(decoder, settings)
     counts = range(1, min(search.most or 4, 4) + 1)
     for seed in range(4):
         table = random_table(7, seed)
-        scorer = (TableScorer if search.causal else WholeTableScorer)(Vocabulary(7), table)
+        kind = TableScorer if search.causal else WholeTableScorer
+        scorer = kind(Vocabulary(7), table, device)
         sources = [torch.tensor(ids) for ids in ([3, 4], [5], [6, 6, 3], [4, 5], [3], [5, 6])]
         limits = [4, 5, 3, 1, 5, 4]
         if isinstance(scorer, WholeTableScorer):
@@ -83,8 +86,24 @@ def decoded(
     count: int,
 ) -> list[list[Hypothesis]]:
     """What a decoder gives, with or without a constraint."""
-    constraint = NoRepeats(scorer.vocabulary, banned(sources)) if constrained else None
-    return search.decode(scorer, Request(*pad(sources), torch.tensor(limits), constraint, count))
+    constraint = None
+    if constrained:
+        constraint = NoRepeats(scorer.vocabulary, banned(sources), scorer.device)
+    return search.decode(scorer, asked(scorer, sources, limits, constraint, count))
+
+
+def asked(
+    scorer: TableScorer | WholeTableScorer,
+    sources: Sequence[Tensor],
+    limits: Sequence[int],
+    constraint: Constraint | None,
+    count: int = 1,
+) -> Request:
+    """A request where the scorer is."""
+    source, mask = pad(sources)
+    where = scorer.device
+    limit = torch.tensor(limits, device=where)
+    return Request(source.to(where), mask.to(where), limit, constraint, count)
 
 
 def check_outputs(
@@ -204,9 +223,8 @@ def nothing_better_exists(
 
 def a_dead_end_is_truncated(search: Decoder, scorer: TableScorer) -> None:
     """Where the limit leaves a constraint no way to its end there still is an output."""
-    size = scorer.vocabulary.size
-    request = Request(*pad([torch.tensor([3])]), torch.tensor([3]), Endless(size, 1))
-    (hypotheses,) = search.decode(scorer, request)
+    endless = Endless(scorer.vocabulary.size, 1, scorer.device)
+    (hypotheses,) = search.decode(scorer, asked(scorer, [torch.tensor([3])], [3], endless))
     expect(
         bool(hypotheses) and hypotheses[0].truncated,
         "Where a constraint does not come to its end within the limit, a decoder must give a "

@@ -17,6 +17,7 @@ from seqtrans.testing.parts import (
     disturbed,
     expect,
     padded,
+    placed,
     random_sources,
     random_targets,
     same,
@@ -24,16 +25,25 @@ from seqtrans.testing.parts import (
 )
 
 
-def check_model(build: Callable[[], Transducer], sources: Sequence[Tensor] | None = None) -> None:
+def check_model(
+    build: Callable[[], Transducer],
+    sources: Sequence[Tensor] | None = None,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> None:
     """Check that a model keeps what training and decoding rely on.
 
     Args:
         build: builds the model, each time with other weights but otherwise alike.
         sources: at least three inputs of different lengths; by default random ids.
+        device: where it computes.
+        dtype: of its weights, and of sources that are no ids.
     """
-    with seeded():
-        model = disturbed(build()).eval()
-        sources = list(sources or random_sources(SIZE))
+    device = torch.device(device)
+    with seeded(device=device):
+        model = disturbed(build()).to(device, dtype).eval()
+        sources = [placed(one, device, dtype) for one in sources or random_sources(SIZE)]
         with torch.no_grad():
             padding_is_invisible(model, sources)
             states_are_selected_rightly(model, sources)
@@ -122,7 +132,7 @@ def states_are_selected_rightly(model: Transducer, sources: Sequence[Tensor]) ->
         state = model.start(source[owners], mask[owners])
         return [advance(state, targets) for targets in read][-1]
 
-    everything = torch.arange(rows)
+    everything = torch.arange(rows, device=model.device)
     choices = {
         "reordered": everything.flip(0),
         "repeated": everything.repeat_interleave(3),
@@ -149,7 +159,8 @@ def states_are_selected_rightly(model: Transducer, sources: Sequence[Tensor]) ->
                 len(selected.layers[0].keys) == rows,
                 "Rows of one sentence must share its memory, and not copy it.",
             )
-        again = torch.cat([torch.arange(len(chosen)).flip(0), torch.zeros(1, dtype=torch.long)])
+        again = torch.arange(len(chosen), device=model.device).flip(0)
+        again = torch.cat([again, again[-1:]])
         third = random_targets(model, len(again), steps[2])
         wanted = anew(chosen[again], first[chosen][again], second[again], third)
         same(advance(selected.select(again), third), wanted, f"{sentence}, also a second time")
@@ -166,7 +177,7 @@ def states_are_selected_rightly(model: Transducer, sources: Sequence[Tensor]) ->
 def reloads(model: Transducer, build: Callable[[], Transducer], sources: Sequence[Tensor]) -> None:
     """Weights that were written and read give the same in a model that was built anew."""
     targets = random_targets(model, len(sources), 5)
-    other = disturbed(build()).eval()
+    other = disturbed(build()).to(model.embedding.weight).eval()
     with tempfile.TemporaryDirectory(prefix="seqtrans-check-") as folder:
         checkpoint.save_weights(Path(folder), checkpoint.tensors(model))
         checkpoint.load_weights(Path(folder), other)
@@ -206,7 +217,7 @@ def an_empty_source_is_harmless(model: Transducer, sources: Sequence[Tensor]) ->
     model.zero_grad()
     after = model(source, mask, targets)
     after.square().mean().backward()
-    others = torch.arange(len(sources)) != 1
+    others = torch.arange(len(sources), device=model.device) != 1
     sentence = "An empty source in a batch must leave the other sentences the same"
     same(after[others], before[others], sentence)
     expect(bool(after.isfinite().all()), "An empty source must give finite logits.")

@@ -27,6 +27,13 @@ TINY = Shape(encoder_layers=2, decoder_layers=2, width=16, inner=24, heads=2, dr
 SIZE = 12
 """Of the vocabularies of these models."""
 
+CPU = torch.device("cpu")
+ROUNDER = {torch.float64: 4.0, torch.float32: 4.0, torch.float16: 1024.0, torch.bfloat16: 8192.0}
+"""By how much numbers of this type may differ more than those of fp32 do on a CPU, in proportion to
+the largest of them. In fp32 that is for other devices, which sum in an order that depends on
+shapes.
+"""
+
 
 def tiny_model(
     *,
@@ -126,13 +133,19 @@ def expect(holds: bool, sentence: str) -> None:
 
 
 def same(found: Tensor, wanted: Tensor, sentence: str, tolerance: float = 1e-5) -> None:
-    """Raise an AssertionError if two tensors differ, or either is not finite."""
+    """Raise an AssertionError if two tensors differ, or either is not finite.
+
+    ``tolerance`` is for fp32 on a CPU; what is more for others depends on their type (`ROUNDER`).
+    """
     expect(
         found.shape == wanted.shape,
         f"{sentence}, but their shapes are {list(found.shape)} and {list(wanted.shape)}.",
     )
     if found.numel():
         worst = float((found.detach().double() - wanted.detach().double()).abs().max())
+        kind = min(found.dtype, wanted.dtype, key=lambda kind: torch.finfo(kind).bits)
+        if kind != torch.float32 or found.device != CPU:
+            tolerance *= ROUNDER[kind] * max(1.0, float(wanted.detach().abs().max()))
         expect(
             worst <= tolerance,
             f"{sentence}, but they differ by up to {worst:.2g}; {tolerance:g} is allowed.",
@@ -149,9 +162,9 @@ def raises(kind: type[Exception], call: Callable[[], object]) -> bool:
 
 
 @contextmanager
-def seeded(seed: int = 0) -> Iterator[None]:
+def seeded(seed: int = 0, device: torch.device = CPU) -> Iterator[None]:
     """The same random numbers each time, without disturbing those of the caller."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
         torch.manual_seed(seed)
         yield
 
@@ -171,14 +184,19 @@ def disturbed(module: Any) -> Any:
     return module
 
 
+def placed(x: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The same on a device, and in this type if it is no ids or mask."""
+    return x.to(device, dtype) if x.is_floating_point() else x.to(device)
+
+
 def random_sources(size: int) -> list[Tensor]:
     """Ids in sequences of different lengths, one of them of a single id."""
     return [torch.randint(3, size, (length,)) for length in (7, 4, 1, 6)]
 
 
 def random_targets(model: Transducer, rows: int, length: int) -> Tensor:
-    """Ids [rows, length], bos first."""
-    targets = torch.randint(3, model.vocabulary.size, (rows, length))
+    """Ids [rows, length], bos first, the same on every device."""
+    targets = torch.randint(3, model.vocabulary.size, (rows, length)).to(model.device)
     targets[:, 0] = model.vocabulary.bos
     return targets
 
@@ -186,6 +204,7 @@ def random_targets(model: Transducer, rows: int, length: int) -> Tensor:
 def padded(sources: Sequence[Tensor], length: int | None = None) -> tuple[Tensor, Tensor]:
     """A batch [B, S, ...] and its mask, longer than need be, with something in the padding."""
     source, mask = pad(sources)
+    mask = mask.to(source.device)
     if length is not None and length > source.shape[1]:
         more = length - source.shape[1]
         source = torch.cat([source, source.new_zeros(len(source), more, *source.shape[2:])], 1)

@@ -32,30 +32,51 @@ from seqtrans.testing.parts import (
 
 
 def check_position(
-    position: Component | Callable[[Shape], PositionScheme], settings: Settings | None = None
+    position: Component | Callable[[Shape], PositionScheme],
+    settings: Settings | None = None,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Check a position scheme, alone and in models with full and with restricted attention."""
+    """Check a position scheme, alone and in models with full and with restricted attention.
+
+    Args:
+        position: what is checked.
+        settings: of a component.
+        device: where it computes.
+        dtype: of all weights, and of what goes in.
+    """
+    device = torch.device(device)
 
     def build(shape: Shape) -> PositionScheme:
         return made(position, settings, shape)  # type: ignore[no-any-return]
 
-    with seeded():
-        scheme = disturbed(build(TINY)).eval()
+    with seeded(device=device):
+        scheme = disturbed(build(TINY)).to(device).eval()
         with torch.no_grad():
-            only_positions_count(scheme)
-            positions_are_exact_in_bf16(scheme)
+            positions_are_exact_in_bf16(scheme, device)
+            only_positions_count(scheme.to(dtype), device, dtype)
         if scheme.limit is not None:
-            beyond_the_limit_is_refused(tiny_model(position=build))
+            beyond_the_limit_is_refused(tiny_model(position=build).to(device, dtype))
     for attention, causal in itertools.product((Plainly, Nearby), (True, False)):
-        check_model(lambda: tiny_model(position=build, attention=attention, causal=causal))  # noqa: B023
+        check_model(
+            lambda: tiny_model(position=build, attention=attention, causal=causal),  # noqa: B023
+            device=device,
+            dtype=dtype,
+        )
 
 
-def only_positions_count(scheme: PositionScheme) -> None:
+def only_positions_count(
+    scheme: PositionScheme, device: torch.device, dtype: torch.dtype = torch.float32
+) -> None:
     """A part of a sequence at its positions gives that part of what the whole gives."""
     length = min(9, scheme.limit or 9)
-    at = torch.arange(length)
-    part = torch.randperm(length)[: max(1, length // 2)]
-    x, heads = torch.randn(2, length, TINY.width), torch.randn(2, TINY.heads, length, TINY.head)
+    at = torch.arange(length, device=device)
+    part = torch.randperm(length).to(device)[: max(1, length // 2)]
+    x, heads = (
+        torch.randn(2, *size).to(device, dtype)
+        for size in ((length, TINY.width), (TINY.heads, length, TINY.head))
+    )
     whole = scheme.embed(x, at)
     same(
         scheme.embed(x[:, part], at[part]),
@@ -91,7 +112,8 @@ def only_positions_count(scheme: PositionScheme) -> None:
         full[..., part],
         "bias() must depend on positions alone, so that some of the keys give the same",
     )
-    windows = (at[:, None] + torch.tensor([-1, 0, 2])).clamp(0, length - 1)  # [T, 3]
+    beside = torch.tensor([-1, 0, 2], device=device)
+    windows = (at[:, None] + beside).clamp(0, length - 1)  # [T, 3]
     same(
         bias(turned, at, windows),
         full.gather(3, windows.expand(2, TINY.heads, -1, -1)),
@@ -100,15 +122,15 @@ def only_positions_count(scheme: PositionScheme) -> None:
     )
 
 
-def positions_are_exact_in_bf16(scheme: PositionScheme) -> None:
+def positions_are_exact_in_bf16(scheme: PositionScheme, device: torch.device) -> None:
     """In bf16, which can't tell 600 positions apart, only results are rounded, not positions."""
     length = min(600, scheme.limit or 600)
-    at = torch.arange(length)
+    at = torch.arange(length, device=device)
     low, high = copy.deepcopy(scheme).bfloat16(), copy.deepcopy(scheme)
     for parameter in high.parameters():
         parameter.copy_(parameter.bfloat16().float())
-    x = torch.randn(1, length, TINY.width).bfloat16()
-    heads = torch.randn(1, TINY.heads, length, TINY.head).bfloat16()
+    x = torch.randn(1, length, TINY.width).to(device, torch.bfloat16)
+    heads = torch.randn(1, TINY.heads, length, TINY.head).to(device, torch.bfloat16)
     near = at[-2:]
     calls: dict[str, Callable[[PositionScheme, torch.dtype], Tensor]] = {
         "embed": lambda scheme, kind: scheme.embed(x.to(kind), at),
@@ -127,7 +149,7 @@ def positions_are_exact_in_bf16(scheme: PositionScheme) -> None:
             name == "bias" or found.dtype == torch.bfloat16,
             f"{name}() must give the type that it is given, bfloat16, not {found.dtype}.",
         )
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16):
             found = call(high, torch.float32)
         sentence = f"{name}() must take positions in fp32, also under autocast"
         same(found.float(), wanted, sentence, tolerance)
@@ -139,11 +161,12 @@ def beyond_the_limit_is_refused(model: Transducer) -> None:
     assert limit is not None
     model.eval()
     with torch.no_grad():
-        state = model.start(*padded([torch.full((limit,), 3)]))
-        model.advance(torch.full((1, limit), 3), state)
+        symbol = torch.full((1,), 3, device=model.device)
+        state = model.start(*padded([symbol.expand(limit)]))
+        model.advance(symbol.expand(1, limit), state)
         for side, call in {
-            "source": lambda: model.start(*padded([torch.full((limit + 1,), 3)])),
-            "target": lambda: model.advance(torch.full((1, 1), 3), state),
+            "source": lambda: model.start(*padded([symbol.expand(limit + 1)])),
+            "target": lambda: model.advance(symbol[None], state),
         }.items():
             expect(
                 raises(DataError, call),

@@ -19,6 +19,7 @@ from seqtrans.testing.parts import (
     expect,
     made,
     padded,
+    placed,
     random_sources,
     same,
     seeded,
@@ -32,6 +33,8 @@ def check_source(
     *,
     inputs: Sequence[Tensor] | None = None,
     vocabulary: Vocabulary | None = None,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Check a source, alone and in a model.
 
@@ -41,17 +44,21 @@ def check_source(
         inputs: at least three, of different lengths, as a task's ``encode_source`` gives them: ids
             [S] or features [S, ...]. By default random ids.
         vocabulary: that of the inputs, if they are ids.
+        device: where it computes.
+        dtype: of all weights, and of features.
     """
+    device = torch.device(device)
     if inputs is None:
         vocabulary = vocabulary or Vocabulary(SIZE)
         inputs = random_sources(vocabulary.size)
+    inputs = [placed(input, device, dtype) for input in inputs]
 
     def build(shape: Shape, _: Vocabulary | None) -> nn.Module:
         return made(source, settings, shape, vocabulary)  # type: ignore[no-any-return]
 
-    with seeded(), torch.no_grad():
-        gives_vectors(disturbed(build(TINY, None)).eval(), inputs)
-    check_model(lambda: tiny_model(source=build), inputs)
+    with seeded(device=device), torch.no_grad():
+        gives_vectors(disturbed(build(TINY, None)).to(device, dtype).eval(), inputs)
+    check_model(lambda: tiny_model(source=build), inputs, device=device, dtype=dtype)
 
 
 def gives_vectors(source: nn.Module, inputs: Sequence[Tensor]) -> None:

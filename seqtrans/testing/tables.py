@@ -53,11 +53,13 @@ class Prefixes:
 class TableScorer:
     """A scorer of which every probability is known, for tests of searches."""
 
-    def __init__(self, vocabulary: Vocabulary, table: Table) -> None:
-        self.vocabulary, self.table = vocabulary, table
-
-    device = torch.device("cpu")
     longest = None
+
+    def __init__(
+        self, vocabulary: Vocabulary, table: Table, device: str | torch.device = "cpu"
+    ) -> None:
+        self.vocabulary, self.table = vocabulary, table
+        self.device = torch.device(device)
 
     def start(self, source: Tensor, mask: Tensor) -> Prefixes:
         """One row for each source [B, S] of ids."""
@@ -86,7 +88,7 @@ class TableScorer:
                 logits.append(list(self.table(source, prefix)))
             state.rows[row] = (source, prefix)
         size = (*tokens.shape, self.vocabulary.size)
-        return torch.tensor(logits, dtype=torch.float32).view(size)
+        return torch.tensor(logits, dtype=torch.float32, device=self.device).view(size)
 
     def log_probability(self, source: Sequence[int], ids: Sequence[int]) -> float:
         """Of ``ids`` and eos after them."""
@@ -123,11 +125,13 @@ class WholeTableScorer:
     the source.
     """
 
-    def __init__(self, vocabulary: Vocabulary, table: Table) -> None:
-        self.vocabulary, self.table = vocabulary, table
-
-    device = torch.device("cpu")
     longest = None
+
+    def __init__(
+        self, vocabulary: Vocabulary, table: Table, device: str | torch.device = "cpu"
+    ) -> None:
+        self.vocabulary, self.table = vocabulary, table
+        self.device = torch.device(device)
 
     def start(self, source: Tensor, mask: Tensor) -> Whole:
         """One row for each source [B, S] of ids."""
@@ -135,7 +139,8 @@ class WholeTableScorer:
             tuple(ids[real].tolist()) for ids, real in zip(source.cpu(), mask.cpu(), strict=True)
         ]
         logits = [list(self.table(row, ())) for row in rows]
-        return Whole(rows, torch.tensor(logits, dtype=torch.float32).log_softmax(-1))
+        lengths = torch.tensor(logits, dtype=torch.float32, device=self.device)
+        return Whole(rows, lengths.log_softmax(-1))
 
     def advance(self, tokens: Tensor, state: Whole) -> Tensor:
         """Logits [R, T, V] of what stands at each place."""
@@ -155,14 +160,20 @@ class WholeTableScorer:
             for place in range(length):
                 seen = (place, *ids[:place], *ids[place + 1 : length])
                 logits[row, place] = torch.tensor(self.table(source, seen))
-        return logits
+        return logits.to(self.device)
 
 
 class NoRepeats(Constraint):
     """No symbol twice in a row's output, and none of those ``banned`` for its sentence."""
 
-    def __init__(self, vocabulary: Vocabulary, banned: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        banned: Sequence[Sequence[int]],
+        device: str | torch.device = "cpu",
+    ) -> None:
         self.vocabulary, self.used = vocabulary, [set(ids) for ids in banned]
+        self.device = device
 
     def allows(self, ids: Sequence[int], row: int = 0) -> bool:
         """Whether a whole output is right in this row."""
@@ -172,7 +183,7 @@ class NoRepeats(Constraint):
         allowed = torch.ones(len(self.used), self.vocabulary.size, dtype=torch.bool)
         for row, ids in enumerate(self.used):
             allowed[row, list(ids)] = False
-        return allowed
+        return allowed.to(self.device)
 
     def advance(self, tokens: Tensor) -> None:
         expect(
@@ -186,17 +197,18 @@ class NoRepeats(Constraint):
             ids.add(token)
 
     def select(self, rows: Tensor) -> Self:
-        return type(self)(self.vocabulary, [list(self.used[row]) for row in rows.tolist()])
+        used = [list(self.used[row]) for row in rows.tolist()]
+        return type(self)(self.vocabulary, used, self.device)
 
 
 class Endless(Constraint):
     """Allows one symbol for ever, and no end."""
 
-    def __init__(self, size: int, rows: int) -> None:
-        self.size, self.rows = size, rows
+    def __init__(self, size: int, rows: int, device: str | torch.device = "cpu") -> None:
+        self.size, self.rows, self.device = size, rows, device
 
     def allowed(self) -> Tensor:
-        allowed = torch.zeros(self.rows, self.size, dtype=torch.bool)
+        allowed = torch.zeros(self.rows, self.size, dtype=torch.bool, device=self.device)
         allowed[:, -1] = True
         return allowed
 
@@ -204,4 +216,4 @@ class Endless(Constraint):
         pass
 
     def select(self, rows: Tensor) -> Self:
-        return type(self)(self.size, len(rows))
+        return type(self)(self.size, len(rows), self.device)

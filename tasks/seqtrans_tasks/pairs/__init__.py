@@ -68,6 +68,11 @@ class PairsSettings(Settings):
     shared: bool = Field(
         True, description="one vocabulary for both sides; needs the same level on both"
     )
+    units: Path | None = Field(
+        None,
+        description="a run whose units these are as well, instead of learning them: to go on from "
+        "its weights with training.start, or to compare",
+    )
     sample: int = Field(
         200_000,
         ge=1,

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtrans.corpus import Array, Writer
+from seqtrans.data import read_json
 from seqtrans.errors import DataError
 from seqtrans.reporting import measuring
 from seqtrans_tasks.pairs import PairsSettings
@@ -40,6 +41,7 @@ Read = Callable[[Part], Iterator[Chunk]]
 
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
+SOURCE_UNITS, TARGET_UNITS = (f"{side}.units.json" for side in SIDES)
 IDS = np.dtype(np.int32)
 Ids = NDArray[np.int32]
 END = np.array([EOS], IDS).tobytes()
@@ -109,6 +111,32 @@ def learn_units(sample: Sample, settings: PairsSettings) -> tuple[Units, Units]:
         for texts, level in zip((sources, sample.targets), settings.levels, strict=True)
     )
     return source, target
+
+
+def read_units(folder: Path) -> tuple[Units, Units]:
+    """The units that were written into a folder, source and target. Raises ``DataError``."""
+    source = from_json(read_json(folder / SOURCE_UNITS))
+    target = folder / TARGET_UNITS
+    return source, from_json(read_json(target)) if target.exists() else source
+
+
+def units_of(run: Path, settings: PairsSettings) -> tuple[Units, Units]:
+    """The units of another run. Raises ``DataError`` if it has none, or not those of ``settings``."""
+    if not (run / "task" / SOURCE_UNITS).is_file():
+        raise DataError(f"task.units={run}: there is no run of pairs with units of its own.")
+    source, target = read_units(run / "task")
+    levels, shared = (source.level, target.level), source is target
+    if (levels, shared) != (settings.levels, settings.shared):
+        raise DataError(
+            f"task.units={run}: its units are {described(levels, shared)}, and those that are "
+            f"wanted here {described(settings.levels, settings.shared)}."
+        )
+    return source, target
+
+
+def described(levels: tuple[str, str], shared: bool) -> str:
+    """The levels of source and target in words."""
+    return f"{levels[0]} for both sides together" if shared else f"{levels[0]} and {levels[1]}"
 
 
 @dataclass(frozen=True)
@@ -285,13 +313,14 @@ def prepare(
 
     Raises ``DataError`` for text that can't be read, and if nothing is left to train on.
     """
+    known = None if settings.units is None else units_of(settings.units, settings)
     found = survey(parts["train"], read, settings)
-    source, target = learn_units(found.sample, settings)
+    source, target = known or learn_units(found.sample, settings)
     every = found.sample.every
     del found.sample
-    write_json(folder / "source.units.json", source.as_json())
+    write_json(folder / SOURCE_UNITS, source.as_json())
     if target is not source:
-        write_json(folder / "target.units.json", target.as_json())
+        write_json(folder / TARGET_UNITS, target.as_json())
     filters = Filters(settings.max_length, settings.max_ratio, settings.duplicates, settings.copies)
     # Everything is evaluated as it stands; what is too long or blank is noted.
     encoder = Encoder(source, target, settings.normalise, filters, training=False)

@@ -21,9 +21,9 @@ from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Task, Vocabulary
 from seqtrans_tasks.pairs import PairsSettings, reading
 from seqtrans_tasks.pairs.account import ALARMING, Account
-from seqtrans_tasks.pairs.preparing import SIDES, SPLITS, prepare, write_json
+from seqtrans_tasks.pairs.preparing import SIDES, SPLITS, prepare, read_units, write_json
 from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table
-from seqtrans_tasks.pairs.units import EOS, Pieces, Units, from_json, normaliser
+from seqtrans_tasks.pairs.units import EOS, Pieces, Units, normaliser
 
 if TYPE_CHECKING:
     from seqtrans_tasks.metrics.bleu import Preparation
@@ -101,9 +101,7 @@ class Pairs(Task):
     def open(self, folder: Path) -> None:
         self.folder = folder
         self.summary: Any = read_json(folder / "summary.json")
-        self.source: Units = from_json(read_json(folder / "source.units.json"))
-        target = folder / "target.units.json"
-        self.target: Units = from_json(read_json(target)) if target.exists() else self.source
+        self.source, self.target = read_units(folder)
         weights = self.settings.weights
         self.corpus = Corpus.open(
             folder / "train",

@@ -1,0 +1,321 @@
+"""A trained model, frozen for decoding: the same numbers with less work at each step.
+
+What reads the same is projected at once, by weights that are laid out for products with few rows;
+keys and values are written to where they stay; modules, masks and positions cost nothing twice.
+Training goes another way: `seqtrans.model` is the plain twin, and says what all of this means.
+Weights are copied, so what a model learns later isn't seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqtrans.attention import Attention, KeyValueCache, weights
+from seqtrans.model import Layer, LayerState, State, Sublayer, Transducer, check_length
+from seqtrans.position import PositionScheme
+
+WORTH_PACKING = 1 << 18
+"""Weights of a matrix from which on a product with few rows gains by packing them."""
+WORTH_PRODUCTS = 32
+"""Heads of all rows from which on attention is computed by products."""
+FEW = 8
+"""Queries of a row for which that holds: it keeps the logits of all."""
+ROOM = 32
+"""Positions that a cache has room for at first; then always half as many again as it needs."""
+
+
+def frozen(model: Transducer) -> Transducer | Frozen:
+    """The model for decoding: frozen where it can be, or else itself.
+
+    It can where the decoder looks at all that it has written with full attention, one head of keys
+    for each head of queries. Its positions may be of any scheme.
+    """
+    plain = (Attention.sees, Attention.forward, Attention.cache, Attention.extend)
+    for layer in model.decoder.layers:
+        assert layer.cross is not None
+        for heads in (layer.attention, layer.cross):
+            kind = type(heads.attention)
+            own = (kind.sees, kind.forward, kind.cache, kind.extend)
+            if own != plain or heads.attention.reach is not None or heads.key_heads != heads.heads:
+                return model
+    return Frozen(model) if model.shape.causal and model.device.type == "cpu" else model
+
+
+class Product:
+    """x ↦ xWᵀ + b for ``x`` [N, K], a few rows at a time."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        weight = weight.detach()
+        self.bias = None if bias is None else bias.detach()
+        self.packed: Tensor | None = None
+        self.weight = weight
+        if weight.numel() >= WORTH_PACKING and can_pack(weight):
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+        # A vector is multiplied fastest along the longer side.
+        elif weight.shape[0] > weight.shape[1]:
+            self.weight = weight.t().contiguous().t()
+        self.turned = self.weight.t()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[N, K] -> [N, M]."""
+        if self.packed is not None:
+            return cast(Tensor, pointwise(x, self.packed, self.bias, "none", [], ""))
+        if self.bias is None:
+            return torch.mm(x, self.turned)
+        return torch.addmm(self.bias, x, self.turned)
+
+    def rectified(self, x: Tensor) -> Tensor:
+        """max(0, xWᵀ + b)."""
+        if self.packed is not None:
+            return cast(Tensor, pointwise(x, self.packed, self.bias, "relu", [], ""))
+        return self(x).relu_()
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """``to`` + xWᵀ + b."""
+        if self.packed is not None:
+            return cast(Tensor, pointwise.binary(x, to, self.packed, self.bias, "add"))
+        found = torch.addmm(to, x, self.turned)
+        return found if self.bias is None else found.add_(self.bias)
+
+
+pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+"""oneDNN's product with packed weights, as `torch.compile` calls it."""
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether there is such a product here."""
+    return (
+        pointwise is not None
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and weight.dtype == torch.float32
+        and weight.device.type == "cpu"
+    )
+
+
+class Norm:
+    """LayerNorm of ``x`` [N, D]."""
+
+    def __init__(self, norm: nn.LayerNorm) -> None:
+        self.shape, self.eps = list(norm.normalized_shape), norm.eps
+        self.weight, self.bias = norm.weight.detach(), norm.bias.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps, False)
+
+
+class GrowingCache(KeyValueCache):
+    """Keys and values of what was read, written to where they stay as long as the rows do."""
+
+    def __init__(self, rooms: Sequence[Tensor] = (), length: int = 0) -> None:
+        super().__init__()
+        self.rooms, self.length = rooms, length  # of keys and of values, [R, H, C, D/H] each
+
+    def write(self, *new: Tensor) -> list[Tensor]:
+        """Add keys and values [R, H, T, D/H]; all that are now held, where they stand."""
+        before, self.length = self.length, self.length + new[0].shape[2]
+        if not self.rooms or self.length > self.rooms[0].shape[2]:
+            self.rooms = self.larger(new, before)
+        for room, some in zip(self.rooms, new, strict=True):
+            room[:, :, before : self.length] = some
+        return [room[:, :, : self.length] for room in self.rooms]
+
+    def larger(self, new: Sequence[Tensor], before: int) -> list[Tensor]:
+        """Rooms for half as many positions again as are needed."""
+        size = max(ROOM, self.length * 3 // 2)
+        larger = [some.new_empty(*some.shape[:2], size, some.shape[3]) for some in new]
+        for room, old in zip(larger, self.rooms, strict=False):  # at first there is none
+            room[:, :, :before] = old[:, :, :before]
+        return larger
+
+    def select(self, rows: Tensor) -> Self:
+        """The cache of these rows, in this order."""
+        rooms = [room.new_empty(len(rows), *room.shape[1:]) for room in self.rooms]
+        for room, old in zip(rooms, self.rooms, strict=True):
+            torch.index_select(old[:, :, : self.length], 0, rows, out=room[:, :, : self.length])
+        return type(self)(rooms, self.length)
+
+    def rewind(self, steps: int) -> None:
+        """Take the last ``steps`` positions back."""
+        self.length -= steps
+
+
+@dataclass
+class FrozenState(State):
+    """Where a frozen decoder stands."""
+
+    hides: Tensor | None = None
+    """[M, 1, 1, S]: what is added to the logits of looks at the memory; ``None``: nothing."""
+
+    def select(self, rows: Tensor) -> Self:
+        found = super().select(rows)
+        if found.layers[0].mask is not self.layers[0].mask:
+            found.hides = hidden_memory(found.layers[0].mask)
+        return found
+
+
+def hidden_memory(mask: Tensor) -> Tensor | None:
+    """What hides the memory where ``mask`` [M, S] is False; ``None`` if it never is."""
+    return None if bool(mask.all()) else hiding(mask)[:, None, None]
+
+
+def hiding(mask: Tensor) -> Tensor:
+    """-inf where ``mask`` is False, and 0 elsewhere."""
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, float("-inf"))
+
+
+class FrozenLayer:
+    """A layer of the decoder."""
+
+    def __init__(self, layer: Layer) -> None:
+        own, cross = layer.attention, layer.cross
+        assert cross is not None
+        self.heads = own.heads
+        self.look = Product(torch.cat([own.query.weight, own.key.weight, own.value.weight]))
+        self.widths = [own.query.out_features, own.key.out_features, own.value.out_features]
+        self.looked = Product(own.output.weight)
+        self.ask, self.asked = Product(cross.query.weight), Product(cross.output.weight)
+        feed_forward = layer.feed_forward
+        self.inner = Product(feed_forward.inner.weight, feed_forward.inner.bias)
+        self.output = Product(feed_forward.output.weight, feed_forward.output.bias)
+        sublayers = layer.attention_sublayer, layer.cross_sublayer, layer.feed_forward_sublayer
+        self.norms = [Norm(cast(Sublayer, sublayer).norm) for sublayer in sublayers]
+        self.pre = layer.attention_sublayer.pre
+        self.pace = layer.pace
+
+    def split(self, x: Tensor, rows: int) -> Tensor:
+        """[rows · T, H · D/H] or [rows, T, H · D/H] -> [rows, H, T, D/H]."""
+        return x.view(rows, -1, self.heads, x.shape[-1] // self.heads).transpose(1, 2)
+
+    def look_back(
+        self, x: Tensor, at: Tensor, scheme: PositionScheme, cache: GrowingCache, rows: int
+    ) -> Tensor:
+        """Self-attention of ``x`` [R · T, D] up to its output projection."""
+        q, k, v = (self.split(y, rows) for y in torch.split(self.look(x), self.widths, 1))
+        if rotates(scheme):
+            q, k = scheme.rotate(q, at), scheme.rotate(k, at)
+        k, v = cache.write(k, v)
+        added = None
+        if scheme.biased or len(at) > 1:
+            key_at = torch.arange(cache.length, device=at.device)
+            if scheme.biased:
+                added = scheme.bias(q, at, key_at).to(q.dtype)
+            if len(at) > 1:
+                ahead = hiding(key_at <= at[:, None])
+                added = ahead if added is None else added + ahead
+        return attended(q, k, v, added)
+
+    def consult(
+        self, x: Tensor, past: LayerState, added: Tensor | None, looks: list[Tensor] | None
+    ) -> Tensor:
+        """The look of ``x`` [R · T, D] at the memory, up to its output projection."""
+        q = self.split(self.ask(x), len(past.keys))  # [M, H, R/M · T, D/H]
+        if looks is not None:
+            looks.append(weights(q, past.keys, bias=added).mean(1))
+        return attended(q, past.keys, past.values, added)
+
+    def __call__(
+        self,
+        x: Tensor,
+        at: Tensor,
+        scheme: PositionScheme,
+        past: LayerState,
+        hides: Tensor | None,
+        offsets: Tensor | None,
+        rows: int,
+        looks: list[Tensor] | None,
+    ) -> Tensor:
+        """``x`` [R · T, D], after whatever ``past`` has seen. To ``looks``, if given, is appended
+        how much the memory is looked at, [M, R/M · T, S].
+        """
+        cache = cast(GrowingCache, past.cache)
+        if self.pace is not None:
+            bias = self.pace(offsets)
+            hides = bias if hides is None else bias + hides
+        first, second, third = self.norms
+        if self.pre:
+            x = self.looked.added(self.look_back(first(x), at, scheme, cache, rows), x)
+            x = self.asked.added(self.consult(second(x), past, hides, looks), x)
+            return self.output.added(self.inner.rectified(third(x)), x)
+        x = first(self.looked.added(self.look_back(x, at, scheme, cache, rows), x))
+        x = second(self.asked.added(self.consult(x, past, hides, looks), x))
+        return third(self.output.added(self.inner.rectified(x), x))
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None) -> Tensor:
+    """Softmax(qk/√d + ``added``)v of all heads side by side, [B · T, H · D/H]."""
+    rows, heads, steps = q.shape[:3]
+    if rows * heads < WORTH_PRODUCTS or steps > FEW:
+        found = F.scaled_dot_product_attention(q, k, v, attn_mask=added)
+    else:  # for few queries and many heads the products alone are faster than the fused kernel
+        logits = torch.baddbmm(
+            q.new_empty(()),
+            q.reshape(rows * heads, steps, -1),
+            k.flatten(0, 1).transpose(1, 2),
+            beta=0,
+            alpha=q.shape[3] ** -0.5,
+        ).view(rows, heads, steps, -1)
+        if added is not None:
+            logits += added
+        found = torch.matmul(logits.softmax(3), v)
+    return found.transpose(1, 2).reshape(rows * steps, -1)
+
+
+def rotates(scheme: PositionScheme) -> bool:
+    """Whether a scheme turns queries and keys at all."""
+    return type(scheme).rotate is not PositionScheme.rotate
+
+
+class Frozen:
+    """A `seqtrans.decoding.Scorer`, with the outputs of the model that it was made of."""
+
+    def __init__(self, model: Transducer) -> None:
+        self.model, self.vocabulary = model, model.vocabulary
+        self.embedding = model.embedding.weight.detach()
+        self.scale = model.shape.width**0.5
+        self.scheme = model.decoder.position
+        self.layers = [FrozenLayer(layer) for layer in model.decoder.layers]
+        norm = model.decoder.norm
+        self.norm = Norm(norm) if isinstance(norm, nn.LayerNorm) else None
+        self.project = Product(model.output_weight)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    @property
+    def longest(self) -> int | None:
+        """The most target symbols that there are positions for."""
+        return self.model.longest
+
+    def start(self, source: Tensor, mask: Tensor) -> FrozenState:
+        """As `Transducer.start`."""
+        state = self.model.start(source, mask)
+        for layer in state.layers:
+            layer.keys, layer.values = layer.keys.contiguous(), layer.values.contiguous()
+            layer.cache = GrowingCache()
+        return FrozenState(**vars(state), hides=hidden_memory(state.layers[0].mask))
+
+    def advance(self, tokens: Tensor, state: FrozenState) -> Tensor:
+        """As `Transducer.advance`."""
+        rows, steps = tokens.shape
+        check_length(state.length + steps, self.scheme, "target")
+        at = torch.arange(state.length, state.length + steps, device=tokens.device)
+        x = self.scheme.embed(F.embedding(tokens, self.embedding) * self.scale, at).flatten(0, 1)
+        offsets, looks = self.model.offsets(tokens, state), list[Tensor]()
+        for layer, past in zip(self.layers, state.layers, strict=True):
+            kept = looks if state.watched and past is state.layers[-1] else None
+            x = layer(x, at, self.scheme, past, state.hides, offsets, rows, kept)
+        state.length += steps
+        state.looks = looks[0].view(rows, steps, -1) if looks else None
+        return self.project(x if self.norm is None else self.norm(x)).view(rows, steps, -1)
+
+    def __call__(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """As the model does: logits [B, T, V] for what follows each prefix of ``target``."""
+        return self.advance(target, self.start(source, mask))
