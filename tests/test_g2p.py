@@ -163,3 +163,83 @@ def test_the_real_tables(shared: Path, tmp_path: Path, language: str) -> None:
         assert task.source.decode(task.encode_source(example.source).tolist()) is not None
     test = task.examples("test")
     assert task.score([example.target for example in test], test).value == 0
+
+
+# --- several languages ------------------------------------------------------------------------
+
+
+def several(folder: Path, **given: Any) -> G2p:
+    """A language of small letters, and one of the same letters that sounds otherwise."""
+    soft = written(folder / "soft.tsv", "aé\tx e\nab\tx y\n\tx\n")
+    hard = written(folder / "hard.tsv", "aé\tk e\nab\tk t\n")
+    files = (soft, hard)
+    return prepared(folder, train=files, dev=files, languages=("soft", "hard"), **given)
+
+
+def test_a_language_is_one_unit_before_the_spelling(tmp_path: Path) -> None:
+    task = several(tmp_path)
+    assert list(task.examples("dev"))[:2] == [
+        Pair("soft\taé", ("x e",)),
+        Pair("soft\tab", ("x y",)),
+    ]
+    assert [pair.source for pair in task.examples("train")] == [
+        f"{language}\t{word}" for language in ("soft", "hard") for word in ("ae\u0301", "ab")
+    ]
+    soft, hard = (task.encode_source(f"{language}\tab").tolist() for language in ("soft", "hard"))
+    assert soft[1:] == hard[1:]
+    assert len(soft) == len("ab") + 2
+    assert soft[0] != hard[0]
+    summary = task.summary["splits"]["train"]
+    assert summary["account"]["read"] == 5
+
+
+def test_lines_of_several_languages(tmp_path: Path) -> None:
+    task = several(tmp_path)
+    assert task.read("hard\tbc") == "hard\tbc"
+    problem = (
+        "a line begins with a language and a tab, as in 'soft\\tword'; the languages of this model "
+        "are: soft, hard."
+    )
+    for line in ("bc", "loud\tbc", "hard\t ", "\tbc"):
+        with pytest.raises(DataError) as caught:
+            task.read(line)
+        assert str(caught.value) == problem
+    only = G2p(G2pSettings(train=(tmp_path / "hard.tsv",), languages=("hard",)))
+    assert only.read("bc") == only.read("hard\tbc") == "hard\tbc"
+
+
+def test_rates_of_each_language(tmp_path: Path) -> None:
+    task = several(tmp_path)
+    examples = [example for example in task.examples("dev") if example.source]
+    score = task.score(["x e", "x z", "k e", "k t"], examples)
+    assert score.value == 25.0
+    assert score.figures["groups"] == {
+        "hard": {"WER": 0.0, "PER": 0.0},
+        "soft": {"WER": 50.0, "PER": 25.0},
+    }
+    assert score.figures["means"] == {"WER": 25.0, "PER": 12.5}
+    assert score.report.splitlines()[2:] == [
+        "  hard          WER = 0.00  PER = 0.00",
+        "  soft          WER = 50.00  PER = 25.00",
+        "  mean          WER = 25.00  PER = 12.50",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (
+            {"languages": "a"},
+            "task.languages needs one for each file of task.train, 2 in all, and has 1",
+        ),
+        ({"languages": "a,b c"}, "task.languages: 'b c' is no name without blanks"),
+        (
+            {"languages": "a,b", "source_level": "symbols"},
+            "task.languages needs task.source_level=character",
+        ),
+    ],
+)
+def test_languages_that_do_not_fit(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        fill(G2pSettings, {"train": "a.tsv,b.tsv", **given}, "task")
+    assert problem in str(caught.value)

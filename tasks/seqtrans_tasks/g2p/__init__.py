@@ -14,6 +14,12 @@ class G2pSettings(PairsSettings):
 
     late: ClassVar[frozenset[str]] = frozenset()
 
+    languages: tuple[str, ...] = Field(
+        (),
+        description="of several languages in one model, that of each file: of train, and in the "
+        "same order of dev and test; a unit of its own before the spelling, and in lines to be "
+        "transduced before a tab, unless there is only one",
+    )
     level: Level = Field("symbols", description="what the units are, if not said for each side")
     source_level: Level | None = Field("character", description="the units of a spelling")
     target_level: Level | None = Field("symbols", description="the units of a pronunciation")
@@ -23,6 +29,27 @@ class G2pSettings(PairsSettings):
         description="the Unicode form of the spelling; nfd takes accents off their letters, and "
         "syllables of Hangul apart",
     )
+
+    @property
+    def levels(self) -> tuple[Level, Level]:
+        source, target = super().levels
+        return ("tagged" if self.languages else source), target
+
+    @model_validator(mode="after")
+    def _one_language_each(self) -> G2pSettings:
+        for language in self.languages:
+            if not language or any(map(str.isspace, language)):
+                raise ValueError(f"task.languages: {language!r} is no name without blanks")
+        for split in ("train", "dev", "test"):
+            files = len(getattr(self, split)) or len(getattr(self, f"{split}_source"))
+            if self.languages and files and files != len(self.languages):
+                raise ValueError(
+                    f"task.languages needs one for each file of task.{split}, {files} in all, and "
+                    f"has {len(self.languages)}"
+                )
+        if self.languages and self.source_level not in (None, "character"):
+            raise ValueError("task.languages needs task.source_level=character")
+        return self
 
     @model_validator(mode="after")
     def _own_score(self) -> G2pSettings:

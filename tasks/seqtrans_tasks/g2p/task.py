@@ -1,18 +1,23 @@
 """Letters to phones: pairs of a spelling and a pronunciation, by word and phone error rate.
 
 Tables have a word and its phones, blanks between them (SIGMORPHON 2020 and 2021, WikiPron). Any
-other file is read as the CMU Pronouncing Dictionary is written.
+other file is read as the CMU Pronouncing Dictionary is written. Where one model learns several
+languages, a source is the language, a tab and the spelling.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score
+from seqtrans_tasks.g2p import G2pSettings
+from seqtrans_tasks.pairs.preparing import SPLITS
 from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, shortened
 from seqtrans_tasks.pairs.task import Pair, Pairs
 
@@ -28,10 +33,42 @@ class G2p(Pairs):
 
     maximise: ClassVar[bool] = False
 
+    settings: G2pSettings
+
+    @cached_property
+    def language_of(self) -> dict[Part, str]:
+        """The language of each file, if that is to be told."""
+        return {
+            part: language
+            for split in SPLITS
+            for part, language in zip(self.parts(split), self.settings.languages, strict=False)
+        }
+
     def read_part(self, part: Part) -> Iterator[Chunk]:
-        if isinstance(part, Table) and ".tsv" not in part.path.name.lower():
-            return dictionary(part)
-        return super().read_part(part)
+        entries = isinstance(part, Table) and ".tsv" not in part.path.name.lower()
+        chunks = dictionary(cast(Table, part)) if entries else super().read_part(part)
+        language = self.language_of.get(part)
+        if language is None:
+            return chunks
+        # A line without a word stays blank, and is left out as such.
+        return (
+            replace(chunk, source=[word and f"{language}\t{word}" for word in chunk.source])
+            for chunk in chunks
+        )
+
+    def read(self, line: str) -> str:
+        word, languages = super().read(line), self.settings.languages
+        if not languages:
+            return word
+        if len(languages) == 1 and "\t" not in word:
+            return f"{languages[0]}\t{word}"
+        language, _, spelling = word.partition("\t")
+        if language not in languages or not spelling.strip():
+            raise DataError(
+                f"a line begins with a language and a tab, as in '{languages[0]}\\tword'; the "
+                f"languages of this model are: {', '.join(languages)}."
+            )
+        return word
 
     def grouped(self, pairs: list[Pair]) -> Sequence[Pair]:
         found: dict[str, tuple[str, ...]] = {}
@@ -42,7 +79,9 @@ class G2p(Pairs):
     def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
         from seqtrans_tasks.metrics.scores import phone_score
 
-        return phone_score([output.split() for output in outputs], phones(examples))
+        split = [output.split() for output in outputs]
+        languages = [example.source.rpartition("\t")[0] for example in examples]
+        return phone_score(split, phones(examples), languages if any(languages) else None)
 
     def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:
         from seqtrans_tasks.metrics.significance import compare_words

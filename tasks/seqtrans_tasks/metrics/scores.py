@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from seqtrans.errors import DataError
@@ -72,10 +73,16 @@ def described(value: Value) -> dict[str, Any]:
     return parts
 
 
-def phone_score(outputs: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Score:
+def phone_score(
+    outputs: Sequence[Symbols],
+    references: Sequence[Sequence[Symbols]],
+    groups: Sequence[str] | None = None,
+) -> Score:
     """WER, with PER beside it: ``references[i]`` is every pronunciation that output ``i`` may be.
 
-    A word is a sequence of phones. Less is better. Raises ``DataError`` for unequal numbers.
+    A word is a sequence of phones. Less is better. With ``groups``, the language of each word, the
+    rates of every language stand beside those of all words, and their means over the languages.
+    Raises ``DataError`` for unequal numbers.
     """
     edits = count_edits(outputs, references)
     figures = figures_of(edits) | {"WER": edits.word_error_rate, "PER": edits.phone_error_rate}
@@ -83,7 +90,27 @@ def phone_score(outputs: Sequence[Symbols], references: Sequence[Sequence[Symbol
         f"WER = {edits.word_error_rate:.2f}  ({edits.wrong:,} of {edits.words:,} words)\n"
         f"PER = {edits.phone_error_rate:.2f}  ({edits.edits:,} edits, {edits.symbols:,} phones)"
     )
+    if groups is not None:
+        rates = {group: rates_of(outputs, references, groups, group) for group in sorted({*groups})}
+        means = {name: fmean(rate[name] for rate in rates.values()) for name in ("WER", "PER")}
+        figures |= {"groups": rates, "means": means}
+        report += "".join(
+            f"\n  {group:<12}  WER = {rate['WER']:.2f}  PER = {rate['PER']:.2f}"
+            for group, rate in {**rates, "mean": means}.items()
+        )
     return Score("WER", edits.word_error_rate, NEAREST, figures, report)
+
+
+def rates_of(
+    outputs: Sequence[Symbols],
+    references: Sequence[Sequence[Symbols]],
+    groups: Sequence[str],
+    group: str,
+) -> dict[str, float]:
+    """WER and PER of the words of one group."""
+    places = [place for place, other in enumerate(groups) if other == group]
+    edits = count_edits([outputs[p] for p in places], [references[p] for p in places])
+    return {"WER": edits.word_error_rate, "PER": edits.phone_error_rate}
 
 
 def form_score(outputs: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Score:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from seqtrans.settings import Settings
 
-Level = Literal["subword", "character", "word", "symbols"]
+Level = Literal["subword", "character", "word", "symbols", "tagged"]
 BYTES = 256
 
 
@@ -55,7 +55,7 @@ class PairsSettings(Settings):
     level: Level = Field(
         "subword",
         description="what the units are: learnt sub-words, characters, words with the blanks "
-        "before them, or symbols between blanks",
+        "before them, symbols between blanks, or characters after a tag that ends in a tab",
     )
     source_level: Level | None = Field(None, description="the source's units; none: as level")
     target_level: Level | None = Field(None, description="the target's units; none: as level")

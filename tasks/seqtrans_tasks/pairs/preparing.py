@@ -121,7 +121,7 @@ def read_units(folder: Path) -> tuple[Units, Units]:
 
 
 def units_of(run: Path, settings: PairsSettings) -> tuple[Units, Units]:
-    """The units of another run. Raises ``DataError`` if it has none, or not those of ``settings``."""
+    """The units of another run. Raises ``DataError`` if it has none, or none such as are wanted."""
     if not (run / "task" / SOURCE_UNITS).is_file():
         raise DataError(f"task.units={run}: there is no run of pairs with units of its own.")
     source, target = read_units(run / "task")

@@ -1,5 +1,8 @@
 """Text as units and back: learnt sub-words, characters, words, or symbols between blanks.
 
+At the level ``tagged`` a text begins with a tag and a tab, such as its language, which are one unit
+together; the rest is characters.
+
 Ids 0, 1 and 2 are pad, bos and eos, which no text gives. Sub-words write every text; the others
 have one more id for what they never saw in training.
 """
@@ -233,8 +236,16 @@ def splitter(level: Level) -> Callable[[str], list[str]]:
         return list
     if level == "symbols":
         return str.split
+    if level == "tagged":
+        return tagged
     words = re.compile(word_pattern()).findall
     return lambda text: words(f" {text}") if text else []
+
+
+def tagged(text: str) -> list[str]:
+    """A tag with its tab, if there is one, and characters."""
+    tag, tab, rest = text.partition("\t")
+    return [f"{tag}{tab}", *rest] if tab else list(text)
 
 
 @cache
