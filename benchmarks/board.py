@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.results import (
@@ -93,14 +93,49 @@ def tables_of(folder: Path) -> str:
 
 
 def render_measured(found: list[Measurement]) -> str:
-    """One table of measurements."""
-    lines = [("measured", "metric", "value", "better", "machine")]
-    lines.append(("---",) * 5)
+    """One table of measurements, and one for each kind of race against other toolkits."""
+    races = [one for one in found if "contestants" in one.figures]
+    parts = [
+        f"### {title}\n\n{race(mine)}"
+        for kind, title in (("train", "Speed of training"), ("decode", "Speed of decoding"))
+        if (mine := [one for one in races if one.figures["kind"] == kind])
+    ]
+    lines = []
     for one in found:
+        if one in races:
+            continue
         machine = ", ".join(one.hardware.gpus) or f"{one.hardware.cpu}, {one.hardware.cores} cores"
         link = f"[{one.recipe}](results/{one.name})"
         lines.append((link, one.metric, f"{one.value:.3f}", one.better, machine))
-    return "### Measurements\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    if lines:
+        heads = ("measured", "metric", "value", "better", "machine")
+        parts.append("### Measurements\n\n" + written(heads, lines))
+    return "\n".join(parts)
+
+
+def race(found: Sequence[Measurement]) -> str:
+    """How fast we are, and how many times as fast as each other toolkit: the median of rounds, with
+    the least and the greatest; behind it the most memory each had.
+    """
+    names = sorted({one["name"] for m in found for one in m.figures["contestants"]} - {"seqtrans"})
+    unit = found[0].figures["unit"]
+    lines = []
+    for measured in sorted(found, key=lambda one: one.recipe):
+        there = {one["name"]: one for one in measured.figures["contestants"]}
+        ours = there["seqtrans"]
+        cells = [
+            "{:.2f} ({:.2f}–{:.2f}), {:,.0f} MB".format(*there[name]["ratio"], there[name]["peak"])
+            if name in there
+            else "–"
+            for name in names
+        ]
+        link = f"[{measured.recipe}](results/{measured.name})"
+        lines.append((link, f"{ours['rate']:,.1f}, {ours['peak']:,.0f} MB", *cells))
+    first = found[0]
+    machine = f"{first.hardware.cpu}, {first.figures['threads']} threads, fp32"
+    heads = ("", f"{unit}/s", *(f"× {name}" for name in names))
+    note = f"Seqtrans is so many times as fast as each of them, in the same run; {machine}.\n\n"
+    return note + written(heads, lines)
 
 
 def render(found: Iterable[Row]) -> str:

@@ -30,16 +30,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from benchmarks import peers
+from benchmarks import machine, peers
 from benchmarks.machine import processor
-from benchmarks.results import ROOT
+from benchmarks.results import FORMAT, ROOT, Measurement, write_measurement
 from seqtrans import costs
 from seqtrans.commands import run
 from seqtrans.config import MODELS, DataSettings, Shape, TrainingSettings
 from seqtrans.corpus import Corpus, Ragged
 from seqtrans.data import WINDOW, Epoch
 from seqtrans.errors import SeqtransError, SettingsError
-from seqtrans.files import write_whole
+from seqtrans.fields import written
 from seqtrans.settings import AnySettings, Settings, fill, parse_words
 from seqtrans.task import Vocabulary
 from seqtrans.words import did_you_mean, there_are
@@ -95,7 +95,9 @@ class SpeedSettings(Settings):
     )
     threads: int | None = Field(None, ge=1, description="CPU threads of each; none: all cores")
     seed: int = Field(1, ge=0, description="of the sentences")
-    report: Path | None = Field(None, description="write all figures here, as JSON; none: nowhere")
+    report: Path | None = Field(
+        None, description="a folder for what was measured, as a row; none: print it only"
+    )
 
 
 class TrainSettings(SpeedSettings):
@@ -138,7 +140,7 @@ def main(argv: list[str]) -> int:
                     decode: ctranslate2, marian, fairseq, onmt, joey, ctranslate2_int8
       peers_folder  each peer's environment is NAME/bin/python in it
       decoder       greedy or beam4; batch: sentences at a time; always 40 symbols each
-      threads       of each contestant; seed; report=FILE gets all figures as JSON
+      threads       of each contestant; seed; report=FOLDER gets all figures as a row
 
     The table goes to standard output. Nothing else should run on the machine meanwhile.
 
@@ -424,7 +426,7 @@ def measure(
     result = describe(kind, settings, work, contestants, figures)
     print(table(result), end="")
     if settings.report is not None:
-        write_whole(settings.report, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        write_measurement(row(result, settings), settings.report)
     return 0
 
 
@@ -488,6 +490,36 @@ def describe(
         **figures,
         "contestants": rows,
     }
+
+
+def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
+    """How many times as fast as the fastest of the others ours is, with everything else beside it.
+
+    What computes with int8 doesn't count: it does other work.
+    """
+    kind, preset = result["kind"], settings.preset
+    words = [
+        f"{key}={written(value)}"
+        for key, value in settings
+        if key not in ("report", "peers_folder")
+        and value != type(settings).model_fields[key].default
+    ]
+    what = [kind, preset]
+    if isinstance(settings, DecodeSettings):
+        what += [settings.decoder, str(settings.batch)]
+    others = [one for one in result["contestants"] if one["name"] not in (OURS, "ctranslate2_int8")]
+    return Measurement(
+        format=FORMAT,
+        recipe="-".join(what),
+        metric="times_the_fastest_peer",
+        better="higher",
+        value=min((one["ratio"][0] for one in others), default=1.0),
+        figures=dict(result),
+        command=" ".join([f"python -m benchmarks.speed {kind}", *words]),
+        settings={"model": preset, "vocabulary": VOCABULARY, "run.threads": result["threads"]},
+        versions=machine.versions({one["name"]: one["version"] for one in others}),
+        hardware=machine.hardware(),
+    )
 
 
 def shape_of(work: peers.Work) -> dict[str, int]:

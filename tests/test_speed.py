@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import peers, speed
+from benchmarks import board, peers, speed
+from benchmarks.results import write_measurement
 from seqtrans import costs
 from seqtrans.config import Shape
 from seqtrans.errors import SeqtransError, SettingsError
@@ -136,7 +137,9 @@ def test_a_contestant_that_dies_is_quoted() -> None:
         speed.Contestant.start("fake", command, 1)
 
 
-def test_the_table_has_the_fastest_first_and_ratios_within_rounds(work: peers.Work) -> None:
+def test_the_table_has_the_fastest_first_and_ratios_within_rounds(
+    work: peers.Work, tmp_path: Path
+) -> None:
     def contestant(name: str, seconds: list[float], outputs: Any) -> speed.Contestant:
         any_process: Any = None
         return speed.Contestant(
@@ -159,6 +162,16 @@ def test_the_table_has_the_fastest_first_and_ratios_within_rounds(work: peers.Wo
     assert [line.split(" | ")[0] for line in lines[4:6]] == ["| seqtrans 1", "| ctranslate2 1"]
     assert lines[5].endswith("| 2.50 (2.00, 3.00) |")
     assert lines[7] == "CTranslate2 has our weights: 83% of outputs are alike."
+    row = speed.row(result, settings)
+    assert (row.recipe, row.value) == ("decode-tiny-greedy-64", 2.5)
+    assert row.command == "python -m benchmarks.speed decode preset=tiny rounds=2"
+    written = write_measurement(row, tmp_path)
+    assert board.tables_of(tmp_path).splitlines()[-3:] == [
+        "|  | sentences/s | × ctranslate2 |",
+        "| --- | --- | --- |",
+        f"| [decode-tiny-greedy-64](results/{written.name}) | 4.5, 100 MB | "
+        "2.50 (2.00–3.00), 100 MB |",
+    ]
 
 
 @pytest.mark.parametrize("beam", [1, 4])
