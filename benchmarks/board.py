@@ -117,10 +117,19 @@ def race(found: Sequence[Measurement]) -> str:
     """How fast we are, and how many times as fast as each other toolkit: the median of rounds, with
     the least and the greatest; behind it the most memory each had.
     """
-    names = sorted({one["name"] for m in found for one in m.figures["contestants"]} - {"seqtrans"})
-    unit = found[0].figures["unit"]
-    lines = []
+    machines: dict[str, list[Measurement]] = {}
     for measured in sorted(found, key=lambda one: one.recipe):
+        place = f"{measured.hardware.cpu}, {measured.figures['threads']} threads, fp32"
+        machines.setdefault(place, []).append(measured)
+    note = "Seqtrans is so many times as fast as each of them, in the same run"
+    return "\n".join(f"{note}; {place}.\n\n{lap(mine)}" for place, mine in machines.items())
+
+
+def lap(found: Sequence[Measurement]) -> str:
+    """The table of one machine."""
+    names = sorted({one["name"] for m in found for one in m.figures["contestants"]} - {"seqtrans"})
+    lines = []
+    for measured in found:
         there = {one["name"]: one for one in measured.figures["contestants"]}
         ours = there["seqtrans"]
         cells = [
@@ -131,11 +140,8 @@ def race(found: Sequence[Measurement]) -> str:
         ]
         link = f"[{measured.recipe}](results/{measured.name})"
         lines.append((link, f"{ours['rate']:,.1f}, {ours['peak']:,.0f} MB", *cells))
-    first = found[0]
-    machine = f"{first.hardware.cpu}, {first.figures['threads']} threads, fp32"
-    heads = ("", f"{unit}/s", *(f"× {name}" for name in names))
-    note = f"Seqtrans is so many times as fast as each of them, in the same run; {machine}.\n\n"
-    return note + written(heads, lines)
+    heads = ("", f"{found[0].figures['unit']}/s", *(f"× {name}" for name in names))
+    return written(heads, lines)
 
 
 def render(found: Iterable[Row]) -> str:

@@ -11,7 +11,7 @@ from seqtrans.config import NAMES, Group, Placement, arrange
 from seqtrans.errors import SettingsError
 from seqtrans.fields import written
 from seqtrans.plugins import Registry
-from seqtrans.settings import Words
+from seqtrans.settings import Settings, Words
 
 LAUNCH = "accelerate launch"
 
@@ -88,6 +88,16 @@ def evaluation_command(
         for key, value in values.items():
             words.append(f"{group if key == 'name' else f'{group}.{key}'}={written(value)}")
     return f"{before}seqtrans evaluate {joined(words)}"
+
+
+def measuring_command(program: str, settings: Settings, *without: str) -> str:
+    """What was typed to measure something; not where it is written, and ``without`` some keys."""
+    words = (
+        f"{key}={written(value)}"
+        for key, value in settings
+        if key not in ("report", *without) and value != type(settings).model_fields[key].default
+    )
+    return " ".join([f"python -m {program}", *words])
 
 
 def joined(words: Iterable[str]) -> str:

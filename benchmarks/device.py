@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from benchmarks import machine, peers, speed
+from benchmarks.commands import measuring_command
 from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans import costs
 from seqtrans.commands import run
 from seqtrans.config import MODELS, Shape
 from seqtrans.errors import SettingsError
-from seqtrans.fields import written
 from seqtrans.settings import Settings
+from seqtrans.words import did_you_mean, there_are
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,8 @@ HEADLINES: Mapping[Part, tuple[str, Literal["higher", "lower"]]] = {
     "long_inputs": ("times_full", "higher"),
 }
 """The figure of a part's measurement: of its first job that has it, of its last for long inputs."""
+CHECKED = ("attention", "decoder", "source", "position")
+"""The kinds of components that have properties."""
 LEAST = 1.0
 """Seconds that must be left for a job to begin."""
 FORWARD, BACK = 2, 3
@@ -67,7 +70,9 @@ MEGABYTE = 1e6
 class DeviceSettings(Settings):
     """What is measured, and in which time."""
 
-    device: str = Field("cuda", description="where to compute: cuda, or cpu to try the script")
+    device: Literal["cuda", "cpu"] = Field(
+        "cuda", description="where to compute: cuda, or cpu to try the script"
+    )
     seconds: float = Field(300.0, gt=0, description="time for all of it")
     parts: Annotated[tuple[Part, ...], Field(min_length=1)] = Field(
         ("properties", "training", "decoding", "long_inputs"), description="what is measured"
@@ -141,7 +146,7 @@ def main(argv: list[str]) -> int:
     settings = speed.read(argv, DeviceSettings)
     import torch
 
-    if settings.device.startswith("cuda") and not torch.cuda.is_available():
+    if settings.device == "cuda" and not torch.cuda.is_available():
         raise SettingsError(
             f"device={settings.device}: PyTorch finds no GPU here; run this on a machine with one, "
             "or with device=cpu to try it."
@@ -234,17 +239,23 @@ def peak_memory(device: torch.device, figures: Figures) -> Iterator[None]:
 
 
 @contextmanager
-def computing(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Matrix products in this precision."""
+def products(precision: Precision) -> Iterator[None]:
+    """Products of fp32 matrices as they are, or in TF32."""
     import torch
 
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
-        with torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
-            yield
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def autocast(wanted: bool, device: torch.device) -> AbstractContextManager[object]:
+    """What is computed in this block in bf16, where that is ``wanted``."""
+    import torch
+
+    return torch.autocast(device.type, torch.bfloat16) if wanted else nullcontext()
 
 
 # Properties
@@ -271,6 +282,11 @@ def properties(settings: DeviceSettings) -> Iterator[Job]:
 
     device, tiny = torch.device(settings.device), small()
     kinds = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    there = {o.component.name for kind in CHECKED for o in registry().all(kind)}
+    for name in settings.components or ():
+        if name not in there:
+            hint = f"{did_you_mean(name, there)}; {there_are(sorted(there))}"
+            raise SettingsError(f"components: no component is called {name!r}{hint}")
 
     def offered(kind: str) -> list[Component]:
         return [
@@ -316,7 +332,7 @@ def check_both(
         chosen = small().get(component.name, component.settings())
         return lambda shape: component.make(chosen, shape)
 
-    with torch.autocast(device.type, torch.bfloat16) if kind == "autocast" else nullcontext():
+    with autocast(kind == "autocast", device):
         check_model(
             lambda: tiny_model(position=build(position), attention=build(attention)),
             device=device,
@@ -413,7 +429,7 @@ def matrix_product(precision: Precision, size: int, device: torch.device) -> flo
 
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     a, b = torch.randn(2, size, size, device=device, dtype=kind)
-    with computing(precision, device):
+    with products(precision):
         best = min(seconds_of(lambda: a @ b, device) for _ in range(10))
     return 2 * size**3 / best / 1e12
 
@@ -422,7 +438,7 @@ def work_of(preset: str, settings: DeviceSettings, beam: int = 1) -> peers.Work:
     """A model as `benchmarks.speed` builds it."""
     shape = Shape(**SHAPES[preset])
     return peers.Work(
-        training=beam == 0,
+        training=False,
         layers=shape.encoder_layers,
         width=shape.width,
         inner=shape.inner,
@@ -460,17 +476,20 @@ def train(preset: str, precision: Precision, compiled: bool, settings: DeviceSet
     def update() -> costs.Work:
         batch, done = next(batches)
         placed = batch.to(device)
-        with computing(precision, device):
+        with autocast(precision == "bf16", device):
             loss = loss_of(placed.source, placed.mask, placed.target_in, placed.target_out)
         (loss / done.target).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         return done
 
-    first = [seconds_of(update, device) for _ in range(FORWARD + BACK)]
     done: list[costs.Work] = []
-    with peak_memory(device, figures):
-        taken = seconds_of(lambda: done.extend(update() for _ in range(settings.updates)), device)
+    with products(precision):  # of the backward pass, too
+        first = [seconds_of(update, device) for _ in range(FORWARD + BACK)]
+        with peak_memory(device, figures):
+            taken = seconds_of(
+                lambda: done.extend(update() for _ in range(settings.updates)), device
+            )
     amount = sum(done, costs.Work(0, 0, 0, 0, 0))
     vocabularies = costs.Vocabularies(work.vocabulary, work.vocabulary, shared=True)
     operations = costs.rule_of_thumb(Shape(**SHAPES[preset]), vocabularies, amount)
@@ -547,12 +566,13 @@ def search(size: int, precision: Precision, beam: int, settings: DeviceSettings)
 
     from seqtrans.constraint import asked
     from seqtrans.decoding import Decoder, Request
+    from seqtrans.frozen import frozen
     from seqtrans.plugins import registry
 
     device = torch.device(settings.device)
     built, _ = speed.model(work_of(settings.presets[0], settings, beam))
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    model: Transducer = built.to(device, kind).eval()
+    scorer = frozen(built.to(device, kind).eval())
     component = registry().get("decoder", "greedy" if beam == 1 else "beam")
     options: dict[str, float] = {"least": settings.length - 1}
     if beam > 1:
@@ -565,9 +585,9 @@ def search(size: int, precision: Precision, beam: int, settings: DeviceSettings)
     def once() -> None:
         sources = peers.Batch([source for source, _ in next(batches)], [])
         limits = torch.full((size,), settings.length, device=device)
-        constraint = asked(model.vocabulary, limits, least=decoder.least)
+        constraint = asked(scorer.vocabulary, limits, least=decoder.least)
         request = Request(sources.source.to(device), sources.mask.to(device), limits, constraint)
-        for best, *_ in decoder.decode(model, request):
+        for best, *_ in decoder.decode(scorer, request):
             assert len(best.ids) >= settings.length - 1
 
     with torch.inference_mode(), peak_memory(device, figures):
@@ -660,7 +680,7 @@ def table(jobs: Sequence[Job], settings: DeviceSettings) -> str:
     import torch
 
     where = machine.processor()
-    if settings.device.startswith("cuda"):
+    if settings.device == "cuda":
         where = torch.cuda.get_device_name(torch.device(settings.device))
     lines = [f"{where}, torch {torch.__version__}"]
     for part in settings.parts:
@@ -692,11 +712,6 @@ def write(part: Part, jobs: Sequence[Job], settings: DeviceSettings) -> None:
         values = [sum(1.0 for job in mine if job.wrong is not None and not job.skipped)]
     if not values:
         return
-    words = [
-        f"{key}={written(value)}"
-        for key, value in settings
-        if key != "report" and value != DeviceSettings.model_fields[key].default
-    ]
     figures: dict[str, Any] = {
         job.name: {key: value for key, value in job.figures.items() if math.isfinite(value)}
         for job in mine
@@ -713,7 +728,7 @@ def write(part: Part, jobs: Sequence[Job], settings: DeviceSettings) -> None:
             "failed": {j.name: j.wrong for j in mine if j.wrong is not None and not j.skipped},
             "skipped": {j.name: j.wrong for j in mine if j.wrong is not None and j.skipped},
         },
-        command=" ".join(["python -m benchmarks.device", *words]),
+        command=measuring_command("benchmarks.device", settings),
         settings={
             "device": settings.device,
             "model": settings.presets[0],

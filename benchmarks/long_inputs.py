@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from benchmarks import machine
+from benchmarks.commands import measuring_command
 from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans.commands import run
 from seqtrans.errors import SettingsError
-from seqtrans.fields import written
 from seqtrans.reuse import read_command
 from seqtrans.settings import Settings
 
@@ -271,11 +271,6 @@ def row(
     """The exponent of restricted attention, with all that was measured beside it."""
     import torch
 
-    words = [
-        f"{key}={written(value)}"
-        for key, value in settings
-        if key != "report" and value != LongInputsSettings.model_fields[key].default
-    ]
     others = {PEER: version("local-attention")} if PEER in sys.modules else {}
     return Measurement(
         format=FORMAT,
@@ -288,7 +283,7 @@ def row(
             "exponents": {n: round(e, 4) for n, e in exponents.items() if math.isfinite(e)},
             "threads": torch.get_num_threads(),
         },
-        command=" ".join(["python -m benchmarks.long_inputs", *words]),
+        command=measuring_command("benchmarks.long_inputs", settings),
         settings={
             "attention": OURS,
             "attention.reach": settings.reach,

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from benchmarks import machine, peers
+from benchmarks.commands import measuring_command
 from benchmarks.machine import processor
 from benchmarks.results import FORMAT, ROOT, Measurement, write_measurement
 from seqtrans import costs
@@ -39,7 +40,6 @@ from seqtrans.config import MODELS, DataSettings, Shape, TrainingSettings
 from seqtrans.corpus import Corpus, Ragged
 from seqtrans.data import WINDOW, Epoch
 from seqtrans.errors import SeqtransError, SettingsError
-from seqtrans.fields import written
 from seqtrans.settings import AnySettings, Settings, fill, parse_words
 from seqtrans.task import Vocabulary
 from seqtrans.words import did_you_mean, there_are
@@ -396,6 +396,11 @@ def measure(
     figures: dict[str, float],
 ) -> int:
     """Let all contestants take turns, and print and write what came of it."""
+    if settings.report is not None and not commands:
+        raise SettingsError(
+            "report: there is no other toolkit to compare with; name a folder of their "
+            "environments by peers_folder"
+        )
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if any(name.startswith("ctranslate2") for name in commands):
@@ -498,12 +503,6 @@ def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
     What computes with int8 doesn't count: it does other work.
     """
     kind, preset = result["kind"], settings.preset
-    words = [
-        f"{key}={written(value)}"
-        for key, value in settings
-        if key not in ("report", "peers_folder")
-        and value != type(settings).model_fields[key].default
-    ]
     what = [kind, preset]
     if isinstance(settings, DecodeSettings):
         what += [settings.decoder, str(settings.batch)]
@@ -515,7 +514,7 @@ def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
         better="higher",
         value=min((one["ratio"][0] for one in others), default=1.0),
         figures=dict(result),
-        command=" ".join([f"python -m benchmarks.speed {kind}", *words]),
+        command=measuring_command(f"benchmarks.speed {kind}", settings, "peers_folder"),
         settings={"model": preset, "vocabulary": VOCABULARY, "run.threads": result["threads"]},
         versions=machine.versions({one["name"]: one["version"] for one in others}),
         hardware=machine.hardware(),

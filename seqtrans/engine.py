@@ -20,6 +20,7 @@ from seqtrans.data import collate, decoding_batches, pad, read_json
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.ensemble import Ensemble, Mean
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
+from seqtrans.fields import written
 from seqtrans.files import damage
 from seqtrans.frozen import Frozen, frozen
 from seqtrans.model import Transducer
@@ -108,6 +109,20 @@ def check_alike(first: Path, task: Task, other: Path, its: Task, refused: str) -
         if vocabulary != another:
             raise CheckpointError(
                 f"{first} and {other} {refused}: their {side} vocabularies differ."
+            )
+
+
+def check_same_model(run: Path, its: Config, config: Config) -> None:
+    """Refuse a run of which the weights would mean something else; dropout doesn't count."""
+    theirs = its.flat()
+    for key, value in config.flat().items():
+        group = key.partition(".")[0]
+        if group not in ("model", "source", "position", "attention") or "dropout" in key:
+            continue
+        if theirs.get(key) != value:
+            raise CheckpointError(
+                f"the weights of {run} don't fit this model: {key} is {written(theirs.get(key))} "
+                f"there and {written(value)} here."
             )
 
 
@@ -454,13 +469,15 @@ def specials(scorer: Scorer) -> tuple[int, int, int]:
 
 @contextmanager
 def evaluating(scorer: Scorer) -> Iterator[None]:
-    """No dropout inside this block."""
-    model = scorer if isinstance(scorer, torch.nn.Module) else None
-    training = model is not None and model.training
-    if model is not None:
-        model.eval()
+    """No dropout inside this block, whatever the models behind the scorer do otherwise."""
+    members = scorer.models if isinstance(scorer, Ensemble) else [scorer]
+    models = [member.model if isinstance(member, Frozen) else member for member in members]
+    modules = [model for model in models if isinstance(model, torch.nn.Module)]
+    training = [module.training for module in modules]
+    for module in modules:
+        module.eval()
     try:
         yield
     finally:
-        if model is not None:
-            model.train(training)
+        for module, before in zip(modules, training, strict=True):
+            module.train(before)

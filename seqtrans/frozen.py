@@ -3,12 +3,13 @@
 What reads the same is projected at once, by weights that are laid out for products with few rows;
 keys and values are written to where they stay; modules, masks and positions cost nothing twice.
 Training goes another way: `seqtrans.model` is the plain twin, and says what all of this means.
-Weights are copied, so what a model learns later isn't seen.
+Some weights are copied and some are shared, so a model that learns on has to be frozen anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -160,8 +161,12 @@ class FrozenState(State):
 
 
 def hidden_memory(mask: Tensor) -> Tensor | None:
-    """What hides the memory where ``mask`` [M, S] is False; ``None`` if it never is."""
-    return None if bool(mask.all()) else hiding(mask)[:, None, None]
+    """What hides the memory where ``mask`` [M, S] is False; ``None`` if it never is.
+
+    Of a memory that is empty nothing is hidden: its values are zeros, and so is what is seen there.
+    """
+    known = mask | ~mask.any(1, keepdim=True)
+    return None if bool(known.all()) else hiding(known)[:, None, None]
 
 
 def hiding(mask: Tensor) -> Tensor:
@@ -266,6 +271,13 @@ def attended(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None) -> Tensor:
     return found.transpose(1, 2).reshape(rows * steps, -1)
 
 
+def without_autocast() -> AbstractContextManager[object]:
+    """Packed weights know no autocast; to leave it costs time only where it is."""
+    if torch.is_autocast_enabled("cpu"):
+        return torch.autocast("cpu", enabled=False)
+    return nullcontext()
+
+
 def rotates(scheme: PositionScheme) -> bool:
     """Whether a scheme turns queries and keys at all."""
     return type(scheme).rotate is not PositionScheme.rotate
@@ -296,25 +308,30 @@ class Frozen:
 
     def start(self, source: Tensor, mask: Tensor) -> FrozenState:
         """As `Transducer.start`."""
-        state = self.model.start(source, mask)
+        with torch.no_grad(), without_autocast():
+            state = self.model.start(source, mask)
+        known = state.layers[0].mask.any(1)[:, None, None, None]
         for layer in state.layers:
-            layer.keys, layer.values = layer.keys.contiguous(), layer.values.contiguous()
+            layer.keys = layer.keys.contiguous()
+            layer.values = layer.values.contiguous().masked_fill(~known, 0.0)
             layer.cache = GrowingCache()
         return FrozenState(**vars(state), hides=hidden_memory(state.layers[0].mask))
 
     def advance(self, tokens: Tensor, state: FrozenState) -> Tensor:
         """As `Transducer.advance`."""
-        rows, steps = tokens.shape
-        check_length(state.length + steps, self.scheme, "target")
-        at = torch.arange(state.length, state.length + steps, device=tokens.device)
-        x = self.scheme.embed(F.embedding(tokens, self.embedding) * self.scale, at).flatten(0, 1)
-        offsets, looks = self.model.offsets(tokens, state), list[Tensor]()
-        for layer, past in zip(self.layers, state.layers, strict=True):
-            kept = looks if state.watched and past is state.layers[-1] else None
-            x = layer(x, at, self.scheme, past, state.hides, offsets, rows, kept)
-        state.length += steps
-        state.looks = looks[0].view(rows, steps, -1) if looks else None
-        return self.project(x if self.norm is None else self.norm(x)).view(rows, steps, -1)
+        with torch.no_grad(), without_autocast():
+            rows, steps = tokens.shape
+            check_length(state.length + steps, self.scheme, "target")
+            at = torch.arange(state.length, state.length + steps, device=tokens.device)
+            x = F.embedding(tokens, self.embedding) * self.scale
+            x = self.scheme.embed(x, at).flatten(0, 1)
+            offsets, looks = self.model.offsets(tokens, state), list[Tensor]()
+            for layer, past in zip(self.layers, state.layers, strict=True):
+                kept = looks if state.watched and past is state.layers[-1] else None
+                x = layer(x, at, self.scheme, past, state.hides, offsets, rows, kept)
+            state.length += steps
+            state.looks = looks[0].view(rows, steps, -1) if looks else None
+            return self.project(x if self.norm is None else self.norm(x)).view(rows, steps, -1)
 
     def __call__(self, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
         """As the model does: logits [B, T, V] for what follows each prefix of ``target``."""

@@ -25,7 +25,7 @@ from seqtrans.checkpoint import Progress
 from seqtrans.config import Config
 from seqtrans.corpus import Array
 from seqtrans.data import NONE_LEFT, Batch, Epoch, collate, cut, left_out
-from seqtrans.engine import check_alike, join_runs, open_run, specials
+from seqtrans.engine import check_alike, check_same_model, join_runs, open_run, specials
 from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import alone, sweep
 from seqtrans.loss import OBJECTIVES
@@ -321,8 +321,9 @@ class Training:
     def start(self, run: Path) -> None:
         """Take the weights of another run over. Raises ``CheckpointError`` if they don't fit."""
         folder = checkpoint.choose(run, self.settings.start_step, self.reporter.warn)
-        _, task = open_run(run, self.registry)
+        own, task = open_run(run, self.registry)
         check_alike(run, task, self.folder, self.task, "can't have the same weights")
+        check_same_model(run, own, self.config)
         checkpoint.load_weights(folder, self.model)
         self.reporter.say(f"begins with the weights of {folder}.")
 

@@ -97,6 +97,34 @@ def test_properties_are_checked_in_each_type() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_names_that_there_are_not(capsys: Captured) -> None:
+    assert run(device.main, ["device=cpu", "parts=properties", "components=greddy"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "seqtrans: components: no component is called 'greddy'; did you mean greedy?; there are: "
+    )
+    assert run(device.main, ["device=gpu"]) == 2
+    assert "cuda" in capsys.readouterr().err
+
+
+def test_products_of_the_backward_pass_are_in_the_same_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+
+    class Told(torch.optim.Adam):
+        def step(self, *given: Any) -> None:  # type: ignore[override]
+            seen.append(torch.get_float32_matmul_precision())
+
+    monkeypatch.setattr(torch.optim, "Adam", Told)
+    settings = speed.read(SMALL, device.DeviceSettings)
+    before = torch.get_float32_matmul_precision()
+    for precision, wanted in (("tf32", "high"), ("fp32", "highest")):
+        seen.clear()
+        device.train("tiny", precision, False, settings)  # type: ignore[arg-type]
+        assert set(seen) == {wanted}
+    assert torch.get_float32_matmul_precision() == before
+
+
 @pytest.mark.parametrize("name", [o.component.name for o in registry().all("attention")])
 def test_attentions_at_their_usual_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "SIZES", (65, 210))

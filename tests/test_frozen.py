@@ -134,6 +134,32 @@ def test_it_tells_what_is_looked_at() -> None:
     torch.testing.assert_close(looks[1], looks[0], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_neither_gradients_nor_autocast_matter(autocast: bool) -> None:
+    model = made()
+    scorer = frozen(model)
+    source, mask = padded(random_sources(SIZE))
+    targets = random_targets(model, len(source), 3)
+    with torch.inference_mode():
+        wanted = model(source, mask, targets)[:, -1:]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        state: Any = scorer.start(source, mask)
+        scorer.advance(targets[:, :2], state)
+        found = scorer.advance(targets[:, 2:], state.select(torch.arange(len(source))))
+    assert not found.requires_grad
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_empty_memory_gives_nothing() -> None:
+    model = made()
+    source, mask = padded(random_sources(SIZE))
+    mask[1] = False
+    targets = random_targets(model, len(source), 4)
+    with torch.inference_mode():
+        found, wanted = (scorer(source, mask, targets) for scorer in (frozen(model), model))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_a_search_finds_the_same() -> None:
     model = made(norm="pre")
     source, mask = padded(random_sources(SIZE))

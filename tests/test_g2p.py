@@ -210,9 +210,10 @@ def test_lines_of_several_languages(tmp_path: Path) -> None:
 
 def test_rates_of_each_language(tmp_path: Path) -> None:
     task = several(tmp_path)
-    examples = [example for example in task.examples("dev") if example.source]
-    score = task.score(["x e", "x z", "k e", "k t"], examples)
-    assert score.value == 25.0
+    examples = list(task.examples("dev"))
+    assert [example.source for example in examples].index("") == 2  # of no language
+    score = task.score(["x e", "x z", "", "k e", "k t"], examples)
+    assert score.value == 40.0
     assert score.figures["groups"] == {
         "hard": {"WER": 0.0, "PER": 0.0},
         "soft": {"WER": 50.0, "PER": 25.0},
@@ -233,9 +234,12 @@ def test_rates_of_each_language(tmp_path: Path) -> None:
             "task.languages needs one for each file of task.train, 2 in all, and has 1",
         ),
         ({"languages": "a,b c"}, "task.languages: 'b c' is no name without blanks"),
-        (
-            {"languages": "a,b", "source_level": "symbols"},
-            "task.languages needs task.source_level=character",
+        *(
+            (
+                {"languages": "a,b", "source_level": level},
+                "task.languages needs task.source_level=character",
+            )
+            for level in ("symbols", "none", "tagged")
         ),
     ],
 )

@@ -472,8 +472,12 @@ def test_it_begins_with_the_weights_of_another_run(tmp_path: Path) -> None:
     [
         (
             ("training.start={first}", "model.width=32"),
-            "{first}/step-2 doesn't fit this model: source.embedding.weight is [13, 8] there and "
-            "[13, 32] here.",
+            "the weights of {first} don't fit this model: model.width is 8 there and 32 here.",
+        ),
+        (
+            ("training.start={first}", "position=none"),
+            "the weights of {first} don't fit this model: position is sinusoidal there and none "
+            "here.",
         ),
         (("training.start={first}x",), "there is no run folder {first}x."),
         (

@@ -145,10 +145,8 @@ class Beam(Decoder):
             logits = scorer.advance(tokens, state).float()
             if certain.shape[1]:
                 live = live.followed_by(certain, log_probability(logits[:, :-1], certain))
-            logits = logits[:, -1]
-            extended, parents = self.extend(
-                live, torch.where(allowed, logits, DEAD), logits.logsumexp(1)
-            )
+            likely = torch.where(allowed, logits[:, -1].log_softmax(1), DEAD)
+            extended, parents = self.extend(live, likely)
             covered = torch.zeros_like(extended.total)
             if coverage is not None:
                 each = coverage.add(state.looks).view(live.total.shape)
@@ -163,28 +161,26 @@ class Beam(Decoder):
                     constraint.advance(live.ids[..., -1].flatten())
         return [best(groups, request.count) for groups in finished]
 
-    def extend(self, live: Live, logits: Tensor, normaliser: Tensor) -> tuple[Live, Tensor]:
-        """The best by ``logits`` [N·G·W, V], of which ``normaliser`` [N·G·W] is the log of the sum,
-        and which live hypothesis [N, G, W'] of its group each extends.
+    def extend(self, live: Live, log_probabilities: Tensor) -> tuple[Live, Tensor]:
+        """The best by ``log_probabilities`` [N·G·W, V] of what comes next, and which live
+        hypothesis [N, G, W'] of its group each extends.
 
         An extension among a group's W' best is among the W' best of the hypothesis it extends, so
         no more of these are looked at.
         """
-        size, symbols = live.total.shape, logits.shape[1]
-        logits = logits.view(*size, symbols)
-        normaliser = normaliser.view(size).double()
+        size, symbols = live.total.shape, log_probabilities.shape[1]
+        likely = log_probabilities.view(*size, symbols)
         count = min(self.width, symbols)
-        used = logits.new_zeros(size[0], symbols)  # how often the groups before took each symbol
+        used = likely.new_zeros(size[0], symbols)  # how often the groups before took each symbol
         chosen: list[tuple[Tensor, Tensor, Tensor]] = []
         for group in range(size[1]):
-            ranked = logits[:, group]  # [N, W, V]
+            ranked = likely[:, group]  # [N, W, V]
             if group:
                 ranked = ranked - self.diversity * used[:, None]
             found, tokens = (
                 each.view(size[0], -1, count) for each in top(ranked.flatten(0, 1), count)
             )
-            base = (live.total[:, group] - normaliser[:, group])[:, :, None]
-            ranks = (base + found.double()).flatten(1)  # [N, W·count]
+            ranks = (live.total[:, group, :, None] + found.double()).flatten(1)  # [N, W·count]
             rank, place = ranks.topk(min(self.width, ranks.shape[1]), dim=1)
             token = tokens.flatten(1).gather(1, place)
             total = rank

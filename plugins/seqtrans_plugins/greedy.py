@@ -39,14 +39,12 @@ class Greedy(Decoder):
             if certain.shape[1]:
                 total[alive] += log_probability(logits[:, :-1], certain)
                 chosen += [(alive, symbols) for symbols in certain.unbind(1)]
-            logits = logits[:, -1]
+            likely = torch.where(allowed, logits[:, -1].log_softmax(1), float("-inf"))
             last = limits[alive] <= len(chosen) + 1
-            best, tokens = (
-                found[:, 0] for found in top(torch.where(allowed, logits, float("-inf")), 1)
-            )
+            best, tokens = (found[:, 0] for found in top(likely, 1))
             dead = best.isneginf()
             tokens = tokens.masked_fill(dead, eos)
-            total[alive] += best.double() - logits.logsumexp(-1).double()
+            total[alive] += best.double()
             truncated[alive] = last | dead
             chosen.append((alive, tokens))
             going = (tokens != eos).nonzero()[:, 0]

@@ -321,4 +321,5 @@ class Speculative(Decoder):
                 break
             if at + 1 < len(draft) and draft[at + 1] != row.ids[row.weighed - 1]:
                 break
-        self.followers.learn(row.ids[: row.weighed], before)
+        if not self.runs:
+            self.followers.learn(row.ids[: row.weighed], before)

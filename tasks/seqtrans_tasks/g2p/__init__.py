@@ -47,7 +47,7 @@ class G2pSettings(PairsSettings):
                     f"task.languages needs one for each file of task.{split}, {files} in all, and "
                     f"has {len(self.languages)}"
                 )
-        if self.languages and self.source_level not in (None, "character"):
+        if self.languages and super().levels[0] != "character":
             raise ValueError("task.languages needs task.source_level=character")
         return self
 

@@ -80,7 +80,8 @@ class G2p(Pairs):
         from seqtrans_tasks.metrics.scores import phone_score
 
         split = [output.split() for output in outputs]
-        languages = [example.source.rpartition("\t")[0] for example in examples]
+        tags = [example.source.partition("\t")[0] for example in examples]
+        languages = [tag if tag in self.settings.languages else "" for tag in tags]
         return phone_score(split, phones(examples), languages if any(languages) else None)
 
     def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:

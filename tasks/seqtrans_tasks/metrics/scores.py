@@ -81,8 +81,9 @@ def phone_score(
     """WER, with PER beside it: ``references[i]`` is every pronunciation that output ``i`` may be.
 
     A word is a sequence of phones. Less is better. With ``groups``, the language of each word, the
-    rates of every language stand beside those of all words, and their means over the languages.
-    Raises ``DataError`` for unequal numbers.
+    rates of every language stand beside those of all words, and their means over the languages; a
+    word whose language is blank counts among all words alone. Raises ``DataError`` for unequal
+    numbers.
     """
     edits = count_edits(outputs, references)
     figures = figures_of(edits) | {"WER": edits.word_error_rate, "PER": edits.phone_error_rate}
@@ -91,7 +92,8 @@ def phone_score(
         f"PER = {edits.phone_error_rate:.2f}  ({edits.edits:,} edits, {edits.symbols:,} phones)"
     )
     if groups is not None:
-        rates = {group: rates_of(outputs, references, groups, group) for group in sorted({*groups})}
+        names = sorted({*groups} - {""})
+        rates = {group: rates_of(outputs, references, groups, group) for group in names}
         means = {name: fmean(rate[name] for rate in rates.values()) for name in ("WER", "PER")}
         figures |= {"groups": rates, "means": means}
         report += "".join(
