@@ -18,6 +18,8 @@ from seqtrans.task import Constraint, Vocabulary
 
 BLOCK = 128
 """Neighbouring scores that are looked through together for the greatest."""
+WORTH_BLOCKS = 1 << 16
+"""Scores from which on that is faster than to look through all at once."""
 FORCED = 1024
 """The most symbols that are read at a time because they are forced, over all rows together: the
 logits of each are held."""
@@ -169,7 +171,7 @@ def top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     rows, size = scores.shape
     blocks = size // BLOCK
-    if blocks < 4 * count:
+    if blocks < 4 * count or rows * size < WORTH_BLOCKS:
         return tuple(scores.topk(count))  # type: ignore[return-value]
     whole = scores[:, : blocks * BLOCK].view(rows, blocks, BLOCK)
     chosen = whole.amax(2).topk(count).indices  # [R, count]

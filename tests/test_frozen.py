@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from seqtrans import decoding
 from seqtrans import frozen as module
 from seqtrans.config import Shape
 from seqtrans.decoding import BLOCK, Request, top
@@ -37,6 +38,7 @@ def _small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(module, "WORTH_PACKING", 1)
         monkeypatch.setattr(module, "WORTH_PRODUCTS", 1)
         monkeypatch.setattr(module, "ROOM", 1)
+        monkeypatch.setattr(decoding, "WORTH_BLOCKS", 1)
 
 
 def build(component: Component, shape: Shape) -> Any:

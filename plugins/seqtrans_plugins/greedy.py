@@ -26,38 +26,38 @@ class Greedy(Decoder):
         eos, constraint = scorer.vocabulary.eos, request.constraint
         device, limits = request.source.device, request.limits.to(request.source.device)
         state = scorer.start(request.source, request.mask)
-        alive = torch.arange(len(limits), device=device)  # which sentence each row is
-        total = torch.zeros(len(limits), dtype=torch.float64, device=device)
+        ids: list[list[int]] = [[] for _ in limits]
+        totals = torch.zeros(len(limits), dtype=torch.float64, device=device)
         truncated = torch.zeros(len(limits), dtype=torch.bool, device=device)
-        tokens = torch.full_like(limits, scorer.vocabulary.bos)
+        alive = torch.arange(len(limits), device=device)  # which sentence each row is
+        total, tokens = totals, torch.full_like(limits, scorer.vocabulary.bos)
         chosen: list[tuple[Tensor, Tensor]] = []  # at each step: sentences, their symbols
         while len(alive):
-            left = limits[alive] - len(chosen)
-            certain, allowed = forced(scorer.vocabulary, left, constraint)
+            certain, allowed = forced(scorer.vocabulary, limits - len(chosen), constraint)
             tokens = torch.cat([tokens[:, None], certain], 1)
             logits = scorer.advance(tokens, state).float()
             if certain.shape[1]:
-                total[alive] += log_probability(logits[:, :-1], certain)
+                total = total + log_probability(logits[:, :-1], certain)
                 chosen += [(alive, symbols) for symbols in certain.unbind(1)]
             likely = torch.where(allowed, logits[:, -1].log_softmax(1), float("-inf"))
-            last = limits[alive] <= len(chosen) + 1
             best, tokens = (found[:, 0] for found in top(likely, 1))
-            dead = best.isneginf()
-            tokens = tokens.masked_fill(dead, eos)
-            total[alive] += best.double()
-            truncated[alive] = last | dead
+            total = total + best.double()
             chosen.append((alive, tokens))
-            going = (tokens != eos).nonzero()[:, 0]
-            if len(going) < len(alive):
-                state, alive, tokens = state.select(going), alive[going], tokens[going]
+            dead = best.isneginf()
+            ended = (tokens == eos) | dead
+            if bool(ended.any()):
+                last = (limits <= len(chosen)) | dead
+                totals[alive[ended]], truncated[alive[ended]] = total[ended], last[ended]
+                going = (~ended).nonzero()[:, 0]
+                state = state.select(going)
                 constraint = None if constraint is None else constraint.select(going)
+                alive, tokens, total, limits = (x[going] for x in (alive, tokens, total, limits))
             if constraint is not None:
                 constraint.advance(tokens)
-        ids: list[list[int]] = [[] for _ in limits]
         for sentences, symbols in chosen:
             for sentence, symbol in zip(sentences.tolist(), symbols.tolist(), strict=True):
                 ids[sentence].append(symbol)
         return [
             [Hypothesis(tuple(row[:-1]), value, value, cut)]
-            for row, value, cut in zip(ids, total.tolist(), truncated.tolist(), strict=True)
+            for row, value, cut in zip(ids, totals.tolist(), truncated.tolist(), strict=True)
         ]
