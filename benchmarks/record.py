@@ -60,8 +60,8 @@ def main(argv: list[str]) -> int:
     if settings.split == "train":
         raise SettingsError("split=train: results are recorded for data that was not trained on.")
     from seqtrans import checkpoint
-    from seqtrans.data import read_json
     from seqtrans.engine import load
+    from seqtrans.files import read_json
     from seqtrans.reporting import counting
 
     folder = settings.run.resolve()

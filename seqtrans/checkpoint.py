@@ -19,9 +19,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from seqtrans.data import read_json
 from seqtrans.errors import CheckpointError
-from seqtrans.files import damage, discard, whole_folder, write_whole
+from seqtrans.files import damage, discard, read_json, whole_folder, write_whole
 
 STEP = re.compile(r"step-(\d+)$")
 WEIGHTS = "model.safetensors"

@@ -7,18 +7,14 @@ step. So neither changes what an update sees.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from seqtrans.corpus import Array, Corpus
-from seqtrans.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -196,11 +192,3 @@ def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
         else:
             batches.append([number])
     return batches
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises ``DataError`` if it is missing or no JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} can't be read: {error}.") from None

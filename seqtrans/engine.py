@@ -16,12 +16,12 @@ from seqtrans import assembly, checkpoint
 from seqtrans.config import Config, from_json
 from seqtrans.constraint import asked, refused
 from seqtrans.corpus import Corpus
-from seqtrans.data import collate, decoding_batches, pad, read_json
+from seqtrans.data import collate, decoding_batches, pad
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.ensemble import Ensemble, Mean
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
 from seqtrans.fields import written
-from seqtrans.files import damage
+from seqtrans.files import damage, read_json
 from seqtrans.frozen import Frozen, frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry

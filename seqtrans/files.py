@@ -16,9 +16,9 @@ import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from seqtrans.errors import SeqtransError
+from seqtrans.errors import DataError, SeqtransError
 
 MANIFEST = "manifest.json"
 LARGE = 1 << 28
@@ -258,3 +258,11 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises ``DataError`` if it is missing or no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} can't be read: {error}.") from None

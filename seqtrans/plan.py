@@ -170,7 +170,7 @@ def continued(words: Words, folder: Path) -> tuple[Config, Registry, Path]:
     A group for which another name is chosen begins anew.
     """
     from seqtrans.config import from_json, resolve
-    from seqtrans.data import read_json
+    from seqtrans.files import read_json
     from seqtrans.plugins import registry
 
     path = folder / "config.json"

@@ -80,7 +80,7 @@ def check(config: Config, registry: Registry) -> None:
     """
     from seqtrans.checkpoint import steps
     from seqtrans.config import from_json
-    from seqtrans.data import read_json
+    from seqtrans.files import read_json
 
     path = config.folder / "config.json"
     before, now = from_json(read_json(path), registry, path).flat(), config.flat()

@@ -18,7 +18,6 @@ from seqtrans.data import (
     cut,
     decoding_batches,
     pad,
-    read_json,
 )
 from seqtrans.errors import DataError
 
@@ -220,21 +219,3 @@ def test_decoding_batches(lengths: list[int], tokens: int) -> None:
     )
     flat = [lengths[i] for batch in batches for i in batch]
     assert flat == sorted(lengths, reverse=True)
-
-
-def test_json_that_is_missing_or_none(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    with pytest.raises(DataError) as error:
-        read_json(path)
-    assert str(error.value) == (
-        f"{path} can't be read: [Errno 2] No such file or directory: '{path}'."
-    )
-    path.write_text("{")
-    with pytest.raises(DataError) as error:
-        read_json(path)
-    assert str(error.value) == (
-        f"{path} can't be read: Expecting property name enclosed in double quotes: "
-        "line 1 column 2 (char 1)."
-    )
-    path.write_text("[1]")
-    assert read_json(path) == [1]

@@ -14,11 +14,12 @@ import pytest
 from sabotage import Saboteur
 
 from seqtrans import files
-from seqtrans.errors import SeqtransError
+from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import (
     alone,
     damage,
     discard,
+    read_json,
     sweep,
     temporary_for,
     whole_file,
@@ -259,3 +260,21 @@ def test_of_a_large_file_the_size_alone_is_checked(
         assert damage(tmp_path / "corpus") == wrong
         if name == "words":
             (tmp_path / "corpus" / name).write_text("abc")
+
+
+def test_json_that_is_missing_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with pytest.raises(DataError) as error:
+        read_json(path)
+    assert str(error.value) == (
+        f"{path} can't be read: [Errno 2] No such file or directory: '{path}'."
+    )
+    path.write_text("{")
+    with pytest.raises(DataError) as error:
+        read_json(path)
+    assert str(error.value) == (
+        f"{path} can't be read: Expecting property name enclosed in double quotes: "
+        "line 1 column 2 (char 1)."
+    )
+    path.write_text("[1]")
+    assert read_json(path) == [1]

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqtrans.corpus import Array, Writer
-from seqtrans.data import read_json
 from seqtrans.errors import DataError
+from seqtrans.files import read_json
 from seqtrans.reporting import measuring
 from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.pairs.account import Account, Filters, sift

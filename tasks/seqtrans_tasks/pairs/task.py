@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from seqtrans.corpus import Array, Corpus, Ragged
-from seqtrans.data import read_json
 from seqtrans.errors import DataError
+from seqtrans.files import read_json
 from seqtrans.task import Comparison, Score, Task, Vocabulary
 from seqtrans_tasks.pairs import PairsSettings, reading
 from seqtrans_tasks.pairs.account import ALARMING, Account

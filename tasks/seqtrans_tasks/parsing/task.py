@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from seqtrans.corpus import Corpus
-from seqtrans.data import read_json
 from seqtrans.errors import DataError
+from seqtrans.files import read_json
 from seqtrans.task import Constraint, Score, Task, Vocabulary
 from seqtrans_tasks.parsing import ParsingSettings, evalb, grammar, repair, treebank
 from seqtrans_tasks.parsing.augment import Variations
