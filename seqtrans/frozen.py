@@ -313,7 +313,7 @@ class Frozen:
         known = state.layers[0].mask.any(1)[:, None, None, None]
         for layer in state.layers:
             layer.keys = layer.keys.contiguous()
-            layer.values = layer.values.contiguous().masked_fill(~known, 0.0)
+            layer.values = layer.values.contiguous().masked_fill_(~known, 0.0)
             layer.cache = GrowingCache()
         return FrozenState(**vars(state), hides=hidden_memory(state.layers[0].mask))
 

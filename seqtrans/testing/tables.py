@@ -50,8 +50,8 @@ class Prefixes:
         self.rows = [(source, read[: len(read) - steps]) for source, read in self.rows]
 
 
-class TableScorer:
-    """A scorer of which every probability is known, for tests of searches."""
+class Tabled:
+    """What scorers have that look their probabilities up."""
 
     longest = None
 
@@ -61,14 +61,19 @@ class TableScorer:
         self.vocabulary, self.table = vocabulary, table
         self.device = torch.device(device)
 
+    def read(self, source: Tensor, mask: Tensor) -> list[tuple[int, ...]]:
+        """The ids of each of the sources [B, S]."""
+        return [
+            tuple(ids[real].tolist()) for ids, real in zip(source.cpu(), mask.cpu(), strict=True)
+        ]
+
+
+class TableScorer(Tabled):
+    """A scorer of which every probability is known, for tests of searches."""
+
     def start(self, source: Tensor, mask: Tensor) -> Prefixes:
         """One row for each source [B, S] of ids."""
-        return Prefixes(
-            [
-                (tuple(ids[real].tolist()), ())
-                for ids, real in zip(source.cpu(), mask.cpu(), strict=True)
-            ]
-        )
+        return Prefixes([(ids, ()) for ids in self.read(source, mask)])
 
     def advance(self, tokens: Tensor, state: Prefixes) -> Tensor:
         """Logits [R, T, V]."""
@@ -118,26 +123,16 @@ class Whole:
         return Whole([self.rows[row] for row in rows.tolist()], self.lengths)
 
 
-class WholeTableScorer:
+class WholeTableScorer(Tabled):
     """The same for searches that write all symbols at once.
 
     What stands at a place depends on the source, the place and all other symbols, and the length on
     the source.
     """
 
-    longest = None
-
-    def __init__(
-        self, vocabulary: Vocabulary, table: Table, device: str | torch.device = "cpu"
-    ) -> None:
-        self.vocabulary, self.table = vocabulary, table
-        self.device = torch.device(device)
-
     def start(self, source: Tensor, mask: Tensor) -> Whole:
         """One row for each source [B, S] of ids."""
-        rows = [
-            tuple(ids[real].tolist()) for ids, real in zip(source.cpu(), mask.cpu(), strict=True)
-        ]
+        rows = self.read(source, mask)
         logits = [list(self.table(row, ())) for row in rows]
         lengths = torch.tensor(logits, dtype=torch.float32, device=self.device)
         return Whole(rows, lengths.log_softmax(-1))
