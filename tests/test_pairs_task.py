@@ -238,6 +238,16 @@ def test_units_that_do_not_fit(tmp_path: Path, given: dict[str, Any], problem: s
     assert str(raised.value) == problem.format(run=run)
 
 
+def test_units_that_are_damaged(tmp_path: Path) -> None:
+    run = tmp_path / "first"
+    prepared(run, vocabulary=300)
+    units = next((run / "task").glob("source.units*"))
+    units.write_text('{"units": []}', encoding="utf-8")
+    data = written(tmp_path / "data", "train", drawn(10))
+    with pytest.raises(DataError, match=f"^{units} holds no units: KeyError"):
+        prepared(tmp_path / "second", **{**data, "units": run})
+
+
 def test_nothing_to_vary(byte_level: Pairs) -> None:
     assert byte_level.training(0, 1) is byte_level.training(5, 2)
 

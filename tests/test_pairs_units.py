@@ -188,10 +188,10 @@ def test_lists_through_a_file(level: Level) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"units": ["a"]}, "these are no units: KeyError('level')."),
-        ({"level": "symbols"}, "these are no units: KeyError('units')."),
-        ({"level": "syllable", "units": ["a"]}, "these are no units: KeyError('syllable')."),
-        (None, "these are no units: TypeError(\"'NoneType' object is not subscriptable\")."),
+        ({"units": ["a"]}, "this holds no units: KeyError('level')."),
+        ({"level": "symbols"}, "this holds no units: KeyError('units')."),
+        ({"level": "syllable", "units": ["a"]}, "this holds no units: KeyError('syllable')."),
+        (None, "this holds no units: TypeError(\"'NoneType' object is not subscriptable\")."),
     ],
 )  # fmt: skip
 def test_what_is_no_file_of_units(content: object, said: str) -> None:

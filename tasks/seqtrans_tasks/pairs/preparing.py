@@ -115,9 +115,13 @@ def learn_units(sample: Sample, settings: PairsSettings) -> tuple[Units, Units]:
 
 def read_units(folder: Path) -> tuple[Units, Units]:
     """The units that were written into a folder, source and target. Raises ``DataError``."""
-    source = from_json(read_json(folder / SOURCE_UNITS))
-    target = folder / TARGET_UNITS
-    return source, from_json(read_json(target)) if target.exists() else source
+
+    def read(name: str) -> Units:
+        path = folder / name
+        return from_json(read_json(path), str(path))
+
+    source = read(SOURCE_UNITS)
+    return source, read(TARGET_UNITS) if (folder / TARGET_UNITS).exists() else source
 
 
 def units_of(run: Path, settings: PairsSettings) -> tuple[Units, Units]:

@@ -203,8 +203,8 @@ class Inventory(Units):
         return {"level": self.level, "units": self.units}
 
 
-def from_json(content: Any) -> Units:
-    """The units that ``as_json`` gave. Raises ``DataError`` for anything else."""
+def from_json(content: Any, name: str = "this") -> Units:
+    """The units that ``as_json`` gave. Raises ``DataError`` with ``name`` for anything else."""
     try:
         if content["level"] == "subword":
             return Pieces(Subwords(content["subwords"]), content["pattern"])
@@ -212,7 +212,7 @@ def from_json(content: Any) -> Units:
             raise KeyError(content["level"])
         return Inventory(content["level"], content["units"])
     except (KeyError, TypeError) as error:
-        raise DataError(f"these are no units: {error!r}.") from None
+        raise DataError(f"{name} holds no units: {error!r}.") from None
 
 
 def learn(texts: Iterable[str], level: Level, size: int, kind: Kind) -> Units:
