@@ -167,6 +167,13 @@ class TrainingSettings(Settings):
     smoothing_over: Literal["all", "others"] = Field(
         "all", description="spread ε over all V symbols (ε/V each) or over the V-1 others"
     )
+    consistency: float = Field(
+        0.0,
+        ge=0,
+        description="make two passes over each batch, with a dropout of their own each, and weigh "
+        "by so much what their predictions differ by: the α of R-Drop (Liang et al., 2021); "
+        "twice the work, for few data; 0: one pass",
+    )
     validate_every: int = Field(1000, ge=1, description="updates between two validations")
     save_every: int = Field(1000, ge=1, description="updates between two checkpoints")
     save_minutes: float | None = Field(
@@ -183,6 +190,11 @@ class TrainingSettings(Settings):
     dry_run: bool = Field(
         True, description="try every phase with the largest batch before the first update"
     )
+
+    @property
+    def passes(self) -> int:
+        """How often each batch is computed."""
+        return 2 if self.consistency else 1
 
     @model_validator(mode="after")
     def _effective(self) -> TrainingSettings:

@@ -145,6 +145,9 @@ class Work:
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
+    def __mul__(self, times: float) -> Work:
+        return Work(*(getattr(self, f.name) * times for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class Flops:

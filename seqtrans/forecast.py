@@ -311,7 +311,9 @@ def measure(
     target = torch.randint(3, sizes.target, (rows, target_length + 1), device=device)
     mask = torch.ones_like(source, dtype=torch.bool)
     training, seconds = config.training, []
-    objective = OBJECTIVES[training.objective](model, training.smoothing, training.smoothing_over)
+    objective = OBJECTIVES[training.objective](
+        model, training.smoothing, training.smoothing_over, training.consistency
+    )
     for _ in range(1 + UPDATES):
         began = time.perf_counter()
         loss = objective(source, mask, target[:, :-1], target[:, 1:])
@@ -347,8 +349,8 @@ def find_rate(
     config: Config, registry: Registry, settings: PlanSettings, facts: Facts, work: Work
 ) -> Rate | None:
     """How long an update takes: as given, measured or assumed; ``None`` if nothing tells."""
-    cost = flops(config.shape, facts.vocabularies, work).total
-    gpus = settings.gpus
+    gpus, passes = settings.gpus, config.training.passes
+    cost = flops(config.shape, facts.vocabularies, work * passes).total
     if settings.throughput is not None:
         said = f"{settings.throughput:,.0f} target tokens/s on each device, as given"
         return Rate(work.target / (settings.throughput * gpus), said, {})
@@ -358,7 +360,8 @@ def find_rate(
     if settings.measure:
         found = measure(config, registry, settings, facts)
         speed = found.work.target / found.seconds
-        reached = flops(config.shape, facts.vocabularies, found.work).total / found.seconds
+        done = flops(config.shape, facts.vocabularies, found.work * passes).total
+        reached = done / found.seconds
         said = (
             f"{speed:,.0f} target tokens/s on each device, as measured here on {found.where}: "
             f"{found.sentences} sentences in {found.seconds:.3g} s, {reached:.3g} FLOPS"
@@ -385,14 +388,14 @@ def make(config: Config, registry: Registry, settings: PlanSettings, folder: Pat
     source, target = facts.source_length, facts.target_length + 1
     sentences = fitting(config.data.tokens, source, target)
     work = Work.padded(sentences, source, target)
-    shape, sizes = config.shape, facts.vocabularies
+    shape, sizes, passes = config.shape, facts.vocabularies, config.training.passes
     memories = []
     for tokens in sorted({*TOKENS, share_of(config, settings.gpus)}):
         rows = fitting(tokens, source, target)
         held = memory(
             shape,
             sizes,
-            Work.padded(rows, source, target),
+            Work.padded(rows, source, target) * passes,
             processes=settings.gpus,
             passes=config.training.accumulation,
         )
@@ -404,8 +407,8 @@ def make(config: Config, registry: Registry, settings: PlanSettings, folder: Pat
         sentences=sentences,
         work=work,
         weights=parameters(shape, sizes),
-        update=flops(shape, sizes, work),
-        thumb=rule_of_thumb(shape, sizes, work),
+        update=flops(shape, sizes, work * passes),
+        thumb=rule_of_thumb(shape, sizes, work * passes),
         memories=tuple(memories),
         rate=find_rate(config, registry, settings, facts, work),
     )

@@ -11,6 +11,7 @@ same ε the losses differ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqtrans.model import Transducer
+from seqtrans.model import State, Transducer
 
 CHUNK, LARGE_CHUNK = 1 << 20, 1 << 27
 """So many logits exist at a time: 4 MB, what a CPU core's cache holds; on a GPU 512 MB, since there
@@ -51,18 +52,25 @@ def projected_loss(
     pad: int,
     smoothing: float = 0.0,
     over: str = "all",
+    consistency: float = 0.0,
 ) -> Tensor:
     """``smoothed_loss`` of the logits ``hidden`` [..., D] · ``weight`` [V, D]ᵀ, without them.
 
     They are computed for a few positions at a time, and so are their gradients, at once: with
     p = softmax(z) and a target t, that of logit v is p_v - ε/V - (1 - ε)[v = t].
+
+    Of two passes, ``hidden`` [2, ..., D], it is the mean loss, and what p and q of them differ by
+    is added to it: half of ``consistency`` times the mean of KL(p‖q) and KL(q‖p). That is half the
+    objective of R-Drop (Liang et al., 2021), whose α is ``consistency``.
     """
-    hidden, target = hidden.flatten(0, -2), target.flatten()
+    passes = hidden.shape[: -target.dim() - 1]
+    hidden = hidden.reshape(math.prod(passes), target.numel(), -1)
+    target = target.flatten()
     counts = (target != pad).nonzero().squeeze(1)
     if len(counts) < len(target):
-        hidden, target = hidden[counts], target[counts]
+        hidden, target = hidden[:, counts], target[counts]
     smoothing = over_all(smoothing, over, len(weight))
-    found: Tensor = Projected.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]
+    found: Tensor = Projected.apply(hidden, weight, target, smoothing, consistency)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -71,8 +79,14 @@ class Projected(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
+        ctx: Any,
+        hidden: Tensor,  # [P, N, D] of P passes, one or two
+        weight: Tensor,
+        target: Tensor,
+        smoothing: float,
+        consistency: float,
     ) -> Tensor:
+        passes, positions, _ = hidden.shape
         symbols = len(weight)
         kind = hidden.dtype
         if torch.is_autocast_enabled(hidden.device.type):
@@ -83,70 +97,114 @@ class Projected(torch.autograd.Function):
         loss = torch.zeros((), device=hidden.device)
         matrix = weight.to(kind)
         chunk = CHUNK if hidden.device.type == "cpu" else LARGE_CHUNK
-        rows = max(1, chunk // symbols)
+        rows = max(1, chunk // (passes * symbols))
         with torch.autocast(hidden.device.type, enabled=False):
-            for first in range(0, len(hidden), rows):
+            for first in range(0, positions, rows):
                 here = slice(first, first + rows)
-                x, right = hidden[here].to(kind), target[here, None]
-                logits = F.linear(x, matrix).float()  # [n, V]
+                x, right = hidden[:, here].to(kind), target[here, None].expand(passes, -1, -1)
+                logits = F.linear(x, matrix).float()  # [P, n, V]
                 normaliser = logits.logsumexp(-1, keepdim=True)
-                loss += (normaliser - (1 - smoothing) * logits.gather(1, right)).sum()
+                loss += (normaliser - (1 - smoothing) * logits.gather(2, right)).sum()
                 if smoothing:
                     loss -= smoothing / symbols * logits.sum()
-                if into_hidden is None and into_weight is None:
+                if into_hidden is None and into_weight is None and passes == 1:
                     continue
-                slope = logits.sub_(normaliser).exp_()
+                logits -= normaliser
+                if passes == 2:
+                    differing, apart = divergence(logits)
+                    loss += consistency / 2 * differing
+                slope = logits.exp_()
                 if smoothing:
                     slope.sub_(smoothing / symbols)
-                slope.scatter_add_(1, right, slope.new_full((1, 1), smoothing - 1).expand_as(right))
+                slope.scatter_add_(2, right, slope.new_full((), smoothing - 1).expand_as(right))
+                if passes == 2:
+                    slope.add_(apart, alpha=consistency / 2)
                 slope = slope.to(kind)
                 if into_hidden is not None:
-                    torch.mm(slope, matrix, out=into_hidden[here]) if kind == hidden.dtype else (
-                        into_hidden[here].copy_(slope @ matrix)
-                    )
+                    for one, to in zip(slope, into_hidden[:, here], strict=True):
+                        torch.mm(one, matrix, out=to) if kind == to.dtype else to.copy_(
+                            one @ matrix
+                        )
                 if into_weight is not None:
+                    slope, x = slope.flatten(0, 1), x.flatten(0, 1)
                     into_weight.addmm_(slope.T, x) if kind == torch.float32 else (
                         into_weight.add_(slope.T @ x)
                     )
         ctx.save_for_backward(into_hidden, into_weight)
-        ctx.kind = weight.dtype
-        return loss
+        ctx.kind, ctx.passes = weight.dtype, passes
+        return loss / passes
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         into_hidden, into_weight = ctx.saved_tensors
-        (gradient,) = gradients
+        gradient = gradients[0] / ctx.passes
         if into_hidden is not None:
             into_hidden = into_hidden * gradient
         if into_weight is not None:
             into_weight = (into_weight * gradient).to(ctx.kind)
-        return into_hidden, into_weight, None, None
+        return into_hidden, into_weight, None, None, None
+
+
+def divergence(logs: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(p‖q) + KL(q‖p), summed, of ``logs`` [2, n, V], log p and log q; and its slope at each of
+    the logits.
+    """
+    shares, gap = logs.exp(), logs[0] - logs[1]
+    means = (shares * gap).sum(-1, keepdim=True)  # KL(p‖q) and -KL(q‖p)
+    slope = shares * (gap - means) + (shares[0] - shares[1])
+    slope[1].neg_()
+    return means[0].sum() - means[1].sum(), slope
 
 
 class Objective(nn.Module):
     """What is minimised: a model with its loss, as one module that can be spread over processes.
 
-    From left to right: each symbol is told from those before it.
+    From left to right: each symbol is told from those before it. With ``consistency``, a model that
+    trains makes two passes over a batch, each with a dropout of its own, and they are to agree
+    (see `projected_loss`).
     """
 
-    def __init__(self, model: Transducer, smoothing: float = 0.0, over: str = "all") -> None:
+    def __init__(
+        self,
+        model: Transducer,
+        smoothing: float = 0.0,
+        over: str = "all",
+        consistency: float = 0.0,
+    ) -> None:
         super().__init__()
         self.model, self.smoothing, self.over = model, smoothing, over
+        self.consistency = consistency
 
     def forward(
         self, source: Tensor, mask: Tensor, target_in: Tensor, target_out: Tensor
     ) -> Tensor:
         """The summed loss of a batch (see `seqtrans.data.Batch`)."""
+        loss, _ = self.told(source, mask, target_in, target_out)
+        return loss
+
+    def told(
+        self, source: Tensor, mask: Tensor, read: Tensor, wanted: Tensor
+    ) -> tuple[Tensor, State]:
+        """The loss of ``wanted`` [B, T] where the decoder reads ``read`` [B, T]; and its state, one
+        row for each row of each pass.
+        """
         model = self.model
-        hidden = model.read(target_in, model.start(source, mask))
-        return projected_loss(
+        if self.consistency and self.training:
+            source, mask, read = (torch.cat([x, x]) for x in (source, mask, read))
+        state = model.start(source, mask)
+        hidden = model.read(read, state)
+        if len(read) > len(wanted):
+            hidden = hidden.view(2, *wanted.shape, -1)
+        loss = projected_loss(
             hidden,
             model.output_weight,
-            target_out,
+            wanted,
             model.vocabulary.pad,
             self.smoothing,
             self.over,
+            self.consistency,
         )
+        return loss, state
 
 
 class Masked(Objective):
@@ -164,20 +222,17 @@ class Masked(Objective):
         model, vocabulary = self.model, self.model.vocabulary
         symbols = (target_out != vocabulary.pad) & (target_out != vocabulary.eos)
         hidden = drawn(symbols)
-        state = model.start(source, mask)
-        x = model.read(target_out.masked_fill(hidden, vocabulary.bos), state)
-        loss = projected_loss(
-            x,
-            model.output_weight,
+        loss, state = self.told(
+            source,
+            mask,
+            target_out.masked_fill(hidden, vocabulary.bos),
             target_out.masked_fill(~hidden, vocabulary.pad),
-            vocabulary.pad,
-            self.smoothing,
-            self.over,
         )
         assert state.lengths is not None
-        middle, reach = state.layers[0].mask.sum(1), model.shape.length_reach
+        lengths = torch.stack(torch.split(state.lengths, len(symbols))).mean(0)  # of all passes
+        middle, reach = state.layers[0].mask[: len(symbols)].sum(1), model.shape.length_reach
         nearest = symbols.sum(1).clamp(middle - reach, middle + reach)
-        of_length = -state.lengths.gather(1, nearest[:, None])[:, 0]
+        of_length = -lengths.gather(1, nearest[:, None])[:, 0]
         there = (target_out != vocabulary.pad).any(1)
         return loss + of_length.masked_fill(~there, 0.0).sum()
 

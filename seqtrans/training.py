@@ -76,7 +76,12 @@ class Training:
             if self.settings.optimizer == "adamw"
             else torch.optim.Adam(parameters, **options)
         )
-        minimised = objective(self.model, self.settings.smoothing, self.settings.smoothing_over)
+        minimised = objective(
+            self.model,
+            self.settings.smoothing,
+            self.settings.smoothing_over,
+            self.settings.consistency,
+        )
         self.wrapped, self.optimizer = accelerator.prepare(minimised, self.optimizer)
         self.progress = Progress(
             precision=accelerator.mixed_precision,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, kl_div, linear
 
-from seqtrans.loss import projected_loss, smoothed_loss
+from seqtrans.loss import OBJECTIVES, projected_loss, smoothed_loss
+from seqtrans.testing import tiny_model
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
@@ -114,3 +115,53 @@ def test_the_loss_without_logits_in_a_lower_precision() -> None:
     for mine, its in zip(*found, strict=True):
         assert mine.dtype == its.dtype
         assert torch.allclose(mine, its, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("consistency", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
+def test_two_passes_that_are_to_agree(
+    consistency: float, smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the objective of the paper, written out, gradients too: half of it."""
+    monkeypatch.setattr("seqtrans.loss.CHUNK", chunk)
+    target = torch.randint(0, 11, (3, 5))
+    target[0, 2:] = 0
+    hidden = torch.randn(2, 3, 5, 8, requires_grad=True)
+    weight = torch.randn(11, 8, requires_grad=True)
+    found = projected_loss(hidden, weight, target, 0, smoothing, "all", consistency)
+    logits = linear(hidden, weight)
+    first, second = logits[:, target != 0].log_softmax(-1)
+    apart = kl_div(first, second, reduction="sum", log_target=True)
+    apart = apart + kl_div(second, first, reduction="sum", log_target=True)
+    wanted = sum(smoothed_loss(one, target, 0, smoothing) for one in logits)
+    wanted = (wanted + consistency * apart / 2) / 2
+    assert torch.allclose(found, wanted, rtol=1e-5)
+    gradients = (torch.autograd.grad(2 * loss, [hidden, weight]) for loss in (found, wanted))
+    for mine, its in zip(*gradients, strict=True):
+        assert torch.allclose(mine, its, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_passes_differ_by_their_dropout_alone(name: str) -> None:
+    """Without dropout there is nothing to agree on; and one that doesn't train makes one pass."""
+    source = torch.randint(3, 12, (4, 6))
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    target = torch.cat([torch.randint(3, 12, (4, 5)), torch.full((4, 1), 2)], 1)
+
+    def loss(consistency: float, dropout: float, training: bool) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(1)
+        model = tiny_model(dropout=dropout, causal=name != "masked")
+        objective = OBJECTIVES[name](model, 0.1, "all", consistency).train(training)
+        torch.manual_seed(2)
+        found = objective(source, mask, target, target)
+        return found, *torch.autograd.grad(found, list(model.parameters()))
+
+    for one, two in (
+        (loss(0, 0.0, True), loss(5, 0.0, True)),
+        (loss(0, 0.3, False), loss(5, 0.3, False)),
+    ):
+        for mine, its in zip(one, two, strict=True):
+            assert torch.allclose(mine, its, atol=1e-4)
+    weak, strong = loss(1, 0.3, True)[0], loss(5, 0.3, True)[0]
+    assert weak < strong

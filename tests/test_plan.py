@@ -105,6 +105,17 @@ def test_time(words: list[str], seconds: Any, tmp_path: Path) -> None:
     assert found["time"]["hours"] == pytest.approx(seconds(found["update"]) / 360)
 
 
+def test_two_passes_are_twice_the_work_on_the_same_text(tmp_path: Path) -> None:
+    words = ["vocabulary=100", "training.steps=10", "flops=2e12"]
+    once = planned(tmp_path, *words)
+    twice = planned(tmp_path, *words, "training.consistency=5")
+    assert twice["update"]["target"] == once["update"]["target"]
+    assert twice["update"]["flops"]["total"] == 2 * once["update"]["flops"]["total"]
+    assert twice["time"]["hours"] == pytest.approx(2 * once["time"]["hours"])
+    for less, more in zip(once["memory"], twice["memory"], strict=True):
+        assert less["peak"] < more["peak"] < 2 * less["peak"]
+
+
 @pytest.mark.parametrize("name", packaged())
 def test_every_recipe_can_be_planned_without_its_data(name: str, tmp_path: Path) -> None:
     assert planned(tmp_path, f"config={name}", "vocabulary=512")["parameters"]["total"] > 0
