@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks import variants
 from benchmarks.results import (
     Folder,
     Measurement,
@@ -93,16 +94,20 @@ def tables_of(folder: Path) -> str:
 
 
 def render_measured(found: list[Measurement]) -> str:
-    """One table of measurements, and one for each kind of race against other toolkits."""
+    """One table of measurements, and one for each comparison of variants and each kind of race
+    against other toolkits.
+    """
     races = [one for one in found if "contestants" in one.figures]
     parts = [
         f"### {title}\n\n{race(mine)}"
         for kind, title in (("train", "Speed of training"), ("decode", "Speed of decoding"))
         if (mine := [one for one in races if one.figures["kind"] == kind])
     ]
+    compared = [one for one in found if "variants" in one.figures]
+    parts += map(comparison, compared)
     lines = []
     for one in found:
-        if one in races:
+        if one in races or one in compared:
             continue
         machine = ", ".join(one.hardware.gpus) or f"{one.hardware.cpu}, {one.hardware.cores} cores"
         link = f"[{one.recipe}](results/{one.name})"
@@ -111,6 +116,16 @@ def render_measured(found: list[Measurement]) -> str:
         heads = ("measured", "metric", "value", "better", "machine")
         parts.append("### Measurements\n\n" + written(heads, lines))
     return "\n".join(parts)
+
+
+def comparison(measured: Measurement) -> str:
+    """The scores of variants, each seed's."""
+    figures = measured.figures
+    return (
+        f"### {measured.recipe}: {measured.metric} of {figures['data']}, {figures['split']}\n\n"
+        f"{measured.better[0].upper()}{measured.better[1:]} is better; `{measured.command}`; "
+        f"`{figures['signature']}`.\n\n{variants.table(figures)}"
+    )
 
 
 def race(found: Sequence[Measurement]) -> str:

@@ -97,7 +97,7 @@ def measuring_command(program: str, settings: Settings, *without: str) -> str:
         for key, value in settings
         if key not in ("report", *without) and value != type(settings).model_fields[key].default
     )
-    return " ".join([f"python -m {program}", *words])
+    return f"python -m {program} {joined(words)}".rstrip()
 
 
 def joined(words: Iterable[str]) -> str:
@@ -107,6 +107,12 @@ def joined(words: Iterable[str]) -> str:
 
 def quoted(word: str) -> str:
     key, equals, value = word.partition("=")
-    if value.startswith(SIGN):
-        return f'{key}{equals}"${VARIABLE}"/{shlex.quote(value.removeprefix(SIGN))}'
-    return shlex.quote(word)
+    if SIGN not in value:
+        return shlex.quote(word)
+    paths = (
+        f'"${VARIABLE}"/{shlex.quote(path.removeprefix(SIGN))}'
+        if path.startswith(SIGN)
+        else shlex.quote(path)
+        for path in value.split(",")
+    )
+    return f"{key}{equals}{','.join(paths)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,39 @@ def data_folder() -> Path:
 
 
 def path_keys(schema: type[Settings], values: Mapping[str, Any]) -> list[str]:
-    """The settings whose values are paths: by their type, or since they are text with a slash."""
+    """The settings whose values are paths, or lists of them: by their type, or since they are text
+    that names what there is or what is recorded so.
+    """
     return [
         key
         for key, value in values.items()
-        if isinstance(value, str)
-        and key in schema.model_fields
-        and (
-            "/" in value
-            or any(arm.type is Path for arm in arms(schema.model_fields[key].annotation))
-        )
+        if key in schema.model_fields
+        and (found := texts(value))
+        and (is_path(schema.model_fields[key].annotation) or any(map(names_file, found)))
     ]
+
+
+def texts(value: Any) -> list[str]:
+    """A text, or the texts of a list; none of anything else."""
+    values = value if isinstance(value, list) else [value]
+    return values if all(isinstance(one, str) for one in values) else []
+
+
+def is_path(annotation: Any) -> bool:
+    """Whether a type is that of paths."""
+    return any(arm.type is Path or Path in arm.items for arm in arms(annotation))
+
+
+def names_file(text: str) -> bool:
+    """Whether a text is a path."""
+    if text.startswith(SIGN):
+        return True
+    return "/" in text and (Path(text).exists() or (ROOT / text).exists())
+
+
+def moved(value: Any, move: Callable[[str], str]) -> Any:
+    """A path, or each of a list of them, elsewhere."""
+    return [move(text) for text in value] if isinstance(value, list) else move(value)
 
 
 def portable(values: Mapping[str, Any], keys: Iterable[str], group: str) -> dict[str, Any]:
@@ -43,24 +65,33 @@ def portable(values: Mapping[str, Any], keys: Iterable[str], group: str) -> dict
     Raises ``SettingsError`` if two different paths would become one.
     """
     result = dict(values)
-    origins: dict[str, str] = {}
+    origins: dict[str, tuple[str, str]] = {}
     for key in keys:
-        result[key] = portable_path(values[key])
-        other = origins.setdefault(result[key], key)
-        if Path(values[other]).resolve() != Path(values[key]).resolve():
-            raise SettingsError(
-                f"{group}.{other}={values[other]} and {group}.{key}={values[key]} would both be "
-                f"recorded as {result[key]}; set {VARIABLE} to a folder that holds both."
-            )
+        result[key] = moved(values[key], portable_path)
+        for path, recorded in zip(texts(values[key]), texts(result[key]), strict=True):
+            other, first = origins.setdefault(recorded, (key, path))
+            if Path(first).resolve() != Path(path).resolve():
+                raise SettingsError(
+                    f"{group}.{other}={first} and {group}.{key}={path} would both be recorded as "
+                    f"{recorded}; set {VARIABLE} to a folder that holds both."
+                )
     return result
+
+
+def portable_run(run: Path) -> str:
+    """A run folder relative to the repository; what lies elsewhere is as good as in ``runs``."""
+    return run.relative_to(ROOT).as_posix() if run.is_relative_to(ROOT) else f"runs/{run.name}"
 
 
 def portable_path(text: str) -> str:
     """A path as ``$SEQTRANS_DATA/…`` or relative to the repository, whichever it lies in.
 
-    Any other becomes ``$SEQTRANS_DATA/data/NAME``: who has the same data can put it there.
+    Of any other, a run becomes ``runs/NAME``, and the rest ``$SEQTRANS_DATA/data/NAME``: who has
+    the same data can put it there.
     """
     given = Path(os.path.abspath(text))  # noqa: PTH100  # links are followed only if that helps
+    if (given / "config.json").is_file():
+        return portable_run(given)
     for path in (given, given.resolve()):
         if path.is_relative_to(data_folder()):
             return SIGN + path.relative_to(data_folder()).as_posix()

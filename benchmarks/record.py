@@ -11,10 +11,9 @@ from pydantic import Field
 
 from benchmarks import machine
 from benchmarks.commands import evaluation_command, training_command
-from benchmarks.places import SIGN, local_path, path_keys, portable
+from benchmarks.places import SIGN, local_path, path_keys, portable, portable_run, texts
 from benchmarks.results import (
     FORMAT,
-    ROOT,
     Command,
     Data,
     Folder,
@@ -132,8 +131,11 @@ def main(argv: list[str]) -> int:
     print(f"{path}: {row.split} {row.metric} {row.value:.2f}  [{row.signature}]")
     print(f"{path.with_name(row.hypotheses.file)}: {len(lines)} outputs, {decoding:.1f} s")
     for key, value in row.settings.items():
-        if str(value).startswith(SIGN) and not Path(local_path(value)).exists():
-            print(f"{key} is recorded as {value}: put the data, or a link to it, there to verify.")
+        for text in texts(value):
+            if text.startswith(SIGN) and not Path(local_path(text)).exists():
+                print(
+                    f"{key} is recorded as {text}: put the data, or a link to it, there to verify."
+                )
     print("python -m benchmarks board puts it in the tables.")
     return 0
 
@@ -167,16 +169,11 @@ def portable_settings(config: Config, run: Path) -> dict[str, Any]:
             continue
         values = {key: flat[f"{group}.{key}"] for key in type(schema).model_fields}
         keys = path_keys(type(schema), values)
-        moved = portable(values, keys, group)
-        flat.update({f"{group}.{key}": moved[key] for key in keys})
+        there = portable(values, keys, group)
+        flat.update({f"{group}.{key}": there[key] for key in keys})
     if flat["run.folder"] is not None:
         flat["run.folder"] = portable_run(run)
     return flat
-
-
-def portable_run(run: Path) -> str:
-    """A run folder relative to the repository; what lies elsewhere is as good as in ``runs``."""
-    return run.relative_to(ROOT).as_posix() if run.is_relative_to(ROOT) else f"runs/{run.name}"
 
 
 def portable_changes(

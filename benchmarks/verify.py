@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import board
-from benchmarks.places import local_path, path_keys
+from benchmarks.places import local_path, moved, path_keys, texts
 from benchmarks.results import (
     SYNTHETIC,
     Folder,
@@ -155,8 +155,14 @@ def rescored(row: Row, lines: Sequence[str]) -> list[str]:
         for key, value in row.settings.items()
         if key.startswith("task.")
     }
-    paths = {key: local_path(values[key]) for key in path_keys(component.settings, values)}
-    absent = [f"{key}={path}" for key, path in paths.items() if not Path(path).exists()]
+    keys = path_keys(component.settings, values)
+    paths = {key: moved(values[key], local_path) for key in keys}
+    absent = [
+        f"{key}={path}"
+        for key, value in paths.items()
+        for path in texts(value)
+        if not Path(path).exists()
+    ]
     try:
         task = component.make(fill(component.settings, {**values, **paths}, "task"))
         with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import benchmarks.__main__ as front
 from benchmarks import board, verify
 from benchmarks.commands import evaluation_command, joined, training_command, training_words
-from benchmarks.places import local_path, portable, portable_path
+from benchmarks.places import local_path, moved, path_keys, portable, portable_path
 from benchmarks.results import (
     ROOT,
     Data,
@@ -39,6 +39,7 @@ from seqtrans.config import resolve
 from seqtrans.errors import DataError, SettingsError
 from seqtrans.plugins import registry
 from seqtrans.settings import parse_words
+from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.parsing import ParsingSettings, grammar, repair
 from seqtrans_tasks.parsing.cleaning import Steps, clean
 from seqtrans_tasks.parsing.tree import Leaf, Tree, leaves, read_tree, same, write_tree
@@ -680,6 +681,29 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert portable_path("/elsewhere/ptb") == "$SEQTRANS_DATA/data/ptb"
     assert local_path("$SEQTRANS_DATA/data/x") == f"{tmp_path}/shared/data/x"
     assert local_path("runs/silver.trees") == str(ROOT / "runs/silver.trees")
+    (tmp_path / "runs/first").mkdir(parents=True)
+    (tmp_path / "runs/first/config.json").touch()
+    assert portable_path("runs/first") == "runs/first"
+
+
+def test_what_of_a_task_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of files, too; a title is none, though it may have a slash."""
+    monkeypatch.setenv("SEQTRANS_DATA", str(tmp_path))
+    values = {
+        "train": [f"{tmp_path}/a.tsv", f"{tmp_path}/b.tsv"],
+        "dev": [],
+        "units": None,
+        "title": "sets/one",
+        "dev_size": 3,
+    }
+    assert path_keys(PairsSettings, values) == ["train"]
+    there = portable(values, ["train"], "task")
+    assert there == {**values, "train": ["$SEQTRANS_DATA/a.tsv", "$SEQTRANS_DATA/b.tsv"]}
+    assert path_keys(PairsSettings, there) == ["train"]
+    assert moved(there["train"], local_path) == values["train"]
+    assert joined([f"task.train={','.join(there['train'])}"]) == (
+        'task.train="$SEQTRANS_DATA"/a.tsv,"$SEQTRANS_DATA"/b.tsv'
+    )
 
 
 def test_places_that_would_become_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
