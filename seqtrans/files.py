@@ -196,7 +196,9 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold a run folder against other processes that would write into it.
 
     Raises ``SeqtransError`` if one holds it already. A lock goes with its process, however it ends.
+    A folder that is new goes, too, if what is done in it fails before it leaves anything there.
     """
+    new = not folder.exists()
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("a+")
@@ -213,7 +215,12 @@ def alone(folder: Path) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"{os.getpid()}")
         lock.flush()
-        yield
+        try:
+            yield
+        except BaseException:
+            if new and [path.name for path in folder.iterdir()] == [".lock"]:
+                delete(folder)
+            raise
 
 
 def damage(folder: Path, only: Collection[str] | None = None) -> str | None:

@@ -278,3 +278,15 @@ def test_json_that_is_missing_or_none(tmp_path: Path) -> None:
     )
     path.write_text("[1]")
     assert read_json(path) == [1]
+
+
+def test_a_new_folder_goes_if_nothing_came_of_it(tmp_path: Path) -> None:
+    for name, left in (("new", False), ("begun", True), ("there", True)):
+        folder = tmp_path / name
+        if name == "there":
+            folder.mkdir()
+        with pytest.raises(ZeroDivisionError), alone(folder):
+            if name == "begun":
+                (folder / "config.json").touch()
+            raise ZeroDivisionError
+        assert folder.exists() == left
