@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ from seqtrans.task import Constraint, Score, Task, Vocabulary
 
 TOKENS = 4096
 """Padded source positions × hypotheses of a batch in decoding."""
+Precision = Literal["fp32", "bf16"]
+PRECISIONS: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ def load(
     changes: Words | None = None,
     tokens: int = TOKENS,
     mean: Mean = "probabilities",
+    precision: Precision = "fp32",
 ) -> Engine:
     """Load a run folder for use: nothing else is needed, neither the command line nor the raw data.
 
@@ -60,6 +63,8 @@ def load(
         changes: settings of the decoder, and ``late`` ones of the task, that go over the run's.
         tokens: padded source positions × hypotheses that are decoded together.
         mean: what of an ensemble's models is averaged, ``"probabilities"`` or ``"logarithms"``.
+        precision: that of weights and products, ``"fp32"`` or ``"bf16"``; probabilities are
+            computed in fp32 from either.
 
     Raises:
         CheckpointError: there is no such run or step, it is damaged, or the vocabularies of several
@@ -81,7 +86,7 @@ def load(
         check_causal(folders[0], config, folder, own)
         model = assembly.build_model(own, names, opened)
         checkpoint.load_weights(path, model)
-        models.append(model.to(where).eval())
+        models.append(model.to(where, PRECISIONS[precision]).eval())
     members = [frozen(model) for model in models]
     scorer = members[0] if len(members) == 1 else Ensemble(members, mean)
     engine = Engine(config, names, task, models[0], weights[0], scorer, tuple(weights))
@@ -140,9 +145,10 @@ def join_runs(
     names: Registry,
     device: torch.device,
     opened: dict[Path, Scorer],
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Give a decoder the models of the ``runs`` that it asks besides the one in ``folder``, each at
-    its best step.
+    its best step, with weights of ``dtype``.
 
     ``opened`` has those that are open already, and takes in the others. Raises ``CheckpointError``
     and ``PluginError`` as :func:`load` does.
@@ -155,7 +161,7 @@ def join_runs(
             check_causal(folder, config, run, own)
             model = assembly.build_model(own, names, its)
             checkpoint.load_weights(weights, model)
-            opened[run] = frozen(model.to(device).eval())
+            opened[run] = frozen(model.to(device, dtype).eval())
     decoder.models = tuple(opened[run] for run in decoder.runs)
 
 
@@ -192,7 +198,8 @@ class Engine:
         """The run's decoder, or another one, with these settings over its own."""
         decoder = assembly.build_decoder(self.config, self.registry, name, **settings)
         beside = self.weights.parent, self.config, self.task, self.registry
-        join_runs(decoder, *beside, self.scorer.device, self.opened)
+        kind = self.model.output_weight.dtype
+        join_runs(decoder, *beside, self.scorer.device, self.opened, kind)
         return decoder
 
     def transduce(

@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
 
     usage: seqtrans evaluate run=FOLDER[,FOLDER …] [split=dev] [step=best[,STEP …]]
                              [mean=probabilities|logarithms] [output=FILE] [report=FILE]
-                             [device=DEVICE] [tokens=N]
+                             [device=DEVICE] [precision=fp32|bf16] [tokens=N]
                              [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     The decoder is the run's own unless another is named; its settings, and those of the task that
@@ -43,7 +43,13 @@ def main(argv: list[str]) -> int:
     from seqtrans.reporting import counting
 
     engine = load(
-        settings.run, settings.step, settings.device, changes, settings.tokens, settings.mean
+        settings.run,
+        settings.step,
+        settings.device,
+        changes,
+        settings.tokens,
+        settings.mean,
+        settings.precision,
     )
     total = len(engine.task.examples(settings.split))
     began = time.monotonic()

@@ -35,7 +35,7 @@ def frozen(model: Transducer) -> Transducer | Frozen:
     """The model for decoding: frozen where it can be, or else itself.
 
     It can where the decoder looks at all that it has written with full attention, one head of keys
-    for each head of queries. Its positions may be of any scheme.
+    for each head of queries, in fp32 on a CPU. Its positions may be of any scheme.
     """
     plain = (Attention.sees, Attention.forward, Attention.cache, Attention.extend)
     for layer in model.decoder.layers:
@@ -45,7 +45,8 @@ def frozen(model: Transducer) -> Transducer | Frozen:
             own = (kind.sees, kind.forward, kind.cache, kind.extend)
             if own != plain or heads.attention.reach is not None or heads.key_heads != heads.heads:
                 return model
-    return Frozen(model) if model.shape.causal and model.device.type == "cpu" else model
+    plain_weights = model.device.type == "cpu" and model.output_weight.dtype == torch.float32
+    return Frozen(model) if model.shape.causal and plain_weights else model
 
 
 class Product:

@@ -68,6 +68,7 @@ def main(argv: list[str]) -> int:
                               [mean=probabilities|logarithms] [input=FILE] [output=FILE]
                               [format=line|drawing|json] [best=N] [svg=FOLDER]
                               [prefix=TEXT|prefixes=FILE] [device=DEVICE] [tokens=N]
+                              [precision=fp32|bf16]
                               [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     A blank line gives a blank line. Several runs, each at every step that is given, decode as one
@@ -83,7 +84,13 @@ def main(argv: list[str]) -> int:
     from seqtrans.reporting import counting
 
     engine = load(
-        settings.run, settings.step, settings.device, changes, settings.tokens, settings.mean
+        settings.run,
+        settings.step,
+        settings.device,
+        changes,
+        settings.tokens,
+        settings.mean,
+        settings.precision,
     )
     lines, where = read_lines(settings.input), named(settings.input)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]

@@ -16,6 +16,7 @@ from seqtrans import assembly, checkpoint
 from seqtrans.config import packaged, resolve
 from seqtrans.engine import Engine
 from seqtrans.errors import CheckpointError, DataError, PluginError, SettingsError
+from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
 from seqtrans.settings import parse_words
@@ -126,6 +127,20 @@ def test_reloading_decodes_the_same(run: Path, parser: Engine) -> None:
     again = seqtrans.load(str(run), "last")
     assert written(again, again.transduce(LINES)) == written(parser, parser.transduce(LINES))
     assert again.score(again.task.examples("dev")) == parser.score(parser.task.examples("dev"))
+
+
+def test_half_the_precision(run: Path, parser: Engine) -> None:
+    """Weights in bf16, here and in the models that a decoder asks: much the same probabilities."""
+    half = seqtrans.load(run, precision="bf16")
+    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
+    examples = half.task.examples("dev")
+    assert half.score(examples) == pytest.approx(parser.score(examples), rel=0.02)
+    assert half.score(examples) != parser.score(examples)
+    for line, tree in zip(LINES, written(half, half.transduce(LINES)), strict=True):
+        assert [leaf.word for leaf in leaves(read_tree(tree))] == line.split()
+    (draft,) = half.decoder("speculative", draft=str(run)).models
+    assert isinstance(draft, Transducer)
+    assert draft.output_weight.dtype == torch.bfloat16
 
 
 def test_scores_do_not_depend_on_the_batch(parser: Engine) -> None:
