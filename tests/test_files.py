@@ -281,12 +281,14 @@ def test_json_that_is_missing_or_none(tmp_path: Path) -> None:
 
 
 def test_a_new_folder_goes_if_nothing_came_of_it(tmp_path: Path) -> None:
-    for name, left in (("new", False), ("begun", True), ("there", True)):
-        folder = tmp_path / name
-        if name == "there":
-            folder.mkdir()
-        with pytest.raises(ZeroDivisionError), alone(folder):
-            if name == "begun":
+    def fail(folder: Path, left: bool) -> None:
+        with alone(folder):
+            if left:
                 (folder / "config.json").touch()
             raise ZeroDivisionError
-        assert folder.exists() == left
+
+    (tmp_path / "there").mkdir()
+    for name, left, stays in (("new", False, False), ("begun", True, True), ("there", False, True)):
+        with pytest.raises(ZeroDivisionError):
+            fail(tmp_path / name, left)
+        assert (tmp_path / name).exists() == stays
