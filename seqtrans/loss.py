@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from seqtrans.model import State, Transducer
 
-CHUNK, LARGE_CHUNK = 1 << 20, 1 << 27
-"""So many logits exist at a time: 4 MB, what a CPU core's cache holds; on a GPU 512 MB, since there
-each step has to be started."""
+CHUNK, LARGE_CHUNK = 1 << 22, 1 << 26
+"""So many logits exist at a time: 16 MB, for the fewer the chunks the more seldom are the gradients
+of all weights read and written, and the more the less of it all is in a CPU's caches; on a GPU 256
+MB, since there each step has to be started."""
 
 
 def smoothed_loss(
@@ -97,39 +98,45 @@ class Projected(torch.autograd.Function):
         loss = torch.zeros((), device=hidden.device)
         matrix = weight.to(kind)
         chunk = CHUNK if hidden.device.type == "cpu" else LARGE_CHUNK
-        rows = max(1, chunk // (passes * symbols))
+        rows = max(1, min(positions, chunk // (passes * symbols)))
+        # For the logits and for what softmax makes of them; new memory for each chunk takes time.
+        rooms = hidden.new_empty(2, passes * rows, symbols, dtype=torch.float32)
         with torch.autocast(hidden.device.type, enabled=False):
             for first in range(0, positions, rows):
                 here = slice(first, first + rows)
-                x, right = hidden[:, here].to(kind), target[here, None].expand(passes, -1, -1)
-                logits = F.linear(x, matrix).float()  # [P, n, V]
-                normaliser = logits.logsumexp(-1, keepdim=True)
-                loss += (normaliser - (1 - smoothing) * logits.gather(2, right)).sum()
-                if smoothing:
-                    loss -= smoothing / symbols * logits.sum()
-                if into_hidden is None and into_weight is None and passes == 1:
-                    continue
-                logits -= normaliser
+                x = hidden[:, here].flatten(0, 1).to(kind)  # [P · n, D]
+                right = target[here].repeat(passes)[:, None]
+                logits, shares = (room[: len(x)] for room in rooms)
+                product(x, matrix.T, logits)
+                torch.softmax(logits, 1, out=shares)
+                # What all were divided by, told by the greatest, which is never too small for it.
+                normaliser = logits.amax(1, keepdim=True) - shares.amax(1, keepdim=True).log()
+                loss += normaliser.sum() - (1 - smoothing) * logits.gather(1, right).sum()
                 if passes == 2:
-                    differing, apart = divergence(logits)
+                    logs = logits.sub_(normaliser)
+                    differing, apart = divergence(logs.view(2, -1, symbols), shares)
                     loss += consistency / 2 * differing
-                slope = logits.exp_()
-                if smoothing:
-                    slope.sub_(smoothing / symbols)
-                slope.scatter_add_(2, right, slope.new_full((), smoothing - 1).expand_as(right))
+                slope = shares
+                slope.scatter_add_(1, right, slope.new_full((), smoothing - 1).expand_as(right))
                 if passes == 2:
                     slope.add_(apart, alpha=consistency / 2)
                 slope = slope.to(kind)
                 if into_hidden is not None:
-                    for one, to in zip(slope, into_hidden[:, here], strict=True):
-                        torch.mm(one, matrix, out=to) if kind == to.dtype else to.copy_(
-                            one @ matrix
-                        )
+                    for one, into in zip(slope.chunk(passes), into_hidden[:, here], strict=True):
+                        product(one, matrix, into)
                 if into_weight is not None:
-                    slope, x = slope.flatten(0, 1), x.flatten(0, 1)
                     into_weight.addmm_(slope.T, x) if kind == torch.float32 else (
                         into_weight.add_(slope.T @ x)
                     )
+            if smoothing:
+                # The -ε/V is the same for all logits, so no pass over them is needed.
+                share = smoothing / symbols
+                read, weights = hidden.to(kind).float().sum((0, 1)), matrix.float().sum(0)
+                loss -= share * (read @ weights)
+                if into_hidden is not None:
+                    into_hidden.sub_(weights, alpha=share)
+                if into_weight is not None:
+                    into_weight.sub_(read, alpha=share)
         ctx.save_for_backward(into_hidden, into_weight)
         ctx.kind, ctx.passes = weight.dtype, passes
         return loss / passes
@@ -145,15 +152,23 @@ class Projected(torch.autograd.Function):
         return into_hidden, into_weight, None, None, None
 
 
-def divergence(logs: Tensor) -> tuple[Tensor, Tensor]:
-    """KL(p‖q) + KL(q‖p), summed, of ``logs`` [2, n, V], log p and log q; and its slope at each of
-    the logits.
+def product(first: Tensor, second: Tensor, into: Tensor) -> None:
+    """Write a matrix product where it is to stand, whatever the type of numbers there."""
+    if first.dtype == into.dtype:
+        torch.mm(first, second, out=into)
+    else:
+        into.copy_(first @ second)
+
+
+def divergence(logs: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(p‖q) + KL(q‖p), summed, of ``logs`` [2, n, V], log p and log q, and ``shares`` [2 · n, V],
+    p and q; and its slope at each of the logits, [2 · n, V].
     """
-    shares, gap = logs.exp(), logs[0] - logs[1]
+    shares, gap = shares.view_as(logs), logs[0] - logs[1]
     means = (shares * gap).sum(-1, keepdim=True)  # KL(p‖q) and -KL(q‖p)
     slope = shares * (gap - means) + (shares[0] - shares[1])
     slope[1].neg_()
-    return means[0].sum() - means[1].sum(), slope
+    return means[0].sum() - means[1].sum(), slope.flatten(0, 1)
 
 
 class Objective(nn.Module):
