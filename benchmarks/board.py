@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from benchmarks import variants
 from benchmarks.results import (
     Folder,
     Measurement,
@@ -123,9 +124,19 @@ def comparison(measured: Measurement) -> str:
     figures = measured.figures
     return (
         f"### {measured.recipe}: {measured.metric} of {figures['data']}, {figures['split']}\n\n"
-        f"{measured.better[0].upper()}{measured.better[1:]} is better; `{measured.command}`; "
-        f"`{figures['signature']}`.\n\n{variants.table(figures)}"
+        f"{measured.better.capitalize()} is better; `{measured.command}`; "
+        f"`{figures['signature']}`.\n\n{scores(figures)}"
     )
+
+
+def scores(figures: Mapping[str, Any]) -> str:
+    """A table of variants: of each the mean, and what each seed has."""
+    heads = ("", "mean", *(f"seed {seed}" for seed in next(iter(figures["variants"].values()))))
+    lines = (
+        (f"`{name}`", *(f"{value:.2f}" for value in (fmean(values.values()), *values.values())))
+        for name, values in figures["variants"].items()
+    )
+    return written(heads, lines)
 
 
 def race(found: Sequence[Measurement]) -> str:

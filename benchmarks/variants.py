@@ -14,9 +14,9 @@ from typing import Annotated, Any, TextIO
 
 from pydantic import Field
 
-from benchmarks import machine
+from benchmarks import board, machine
 from benchmarks.commands import joined, measuring_command
-from benchmarks.places import portable_path
+from benchmarks.places import names_file, portable_path
 from benchmarks.record import portable_settings
 from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans.config import Config, packaged, resolve
@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
             file=sys.stderr,
         )
     measured = measurement(settings, words, configs, scores)
-    print(table(measured.figures), end="")
+    print(board.scores(measured.figures), end="")
     if settings.report is not None:
         print(write_measurement(measured, settings.report))
     return 0
@@ -179,19 +179,5 @@ def measurement(
 def portable_word(word: str) -> str:
     """A word with paths that mean the same on another machine."""
     key, equals, value = word.partition("=")
-    if "/" in value:
-        value = ",".join(map(portable_path, value.split(",")))
-    return f"{key}{equals}{value}"
-
-
-def table(figures: Mapping[str, Any]) -> str:
-    """The scores for people, in Markdown: of each variant the mean, and each seed's."""
-    seeds = list(next(iter(figures["variants"].values())))
-    lines = [
-        f"| | mean | {' | '.join(f'seed {seed}' for seed in seeds)} |",
-        f"| --- |{' ---: |' * (1 + len(seeds))}",
-    ]
-    for name, values in figures["variants"].items():
-        cells = [mean(values.values()), *values.values()]
-        lines.append(f"| `{name}` | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+    parts = (portable_path(part) if names_file(part) else part for part in value.split(","))
+    return f"{key}{equals}{','.join(parts)}"

@@ -38,19 +38,10 @@ def main(argv: list[str]) -> int:
     settings, changes = read_command(argv, EvaluateSettings)
     import json
 
-    from seqtrans.engine import load
     from seqtrans.files import write_whole
     from seqtrans.reporting import counting
 
-    engine = load(
-        settings.run,
-        settings.step,
-        settings.device,
-        changes,
-        settings.tokens,
-        settings.mean,
-        settings.precision,
-    )
+    engine = settings.load(changes)
     total = len(engine.task.examples(settings.split))
     began = time.monotonic()
     with counting(f"decoding {settings.split}", total) as bar:

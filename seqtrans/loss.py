@@ -204,11 +204,12 @@ class Objective(nn.Module):
         row for each row of each pass.
         """
         model = self.model
-        if self.consistency and self.training:
+        twice = bool(self.consistency) and self.training
+        if twice:
             source, mask, read = (torch.cat([x, x]) for x in (source, mask, read))
         state = model.start(source, mask)
         hidden = model.read(read, state)
-        if len(read) > len(wanted):
+        if twice:
             hidden = hidden.view(2, *wanted.shape, -1)
         loss = projected_loss(
             hidden,

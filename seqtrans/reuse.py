@@ -5,13 +5,16 @@ run's.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
 from seqtrans.errors import Problem, SettingsError
 from seqtrans.settings import AnySettings, Settings, Words, fill, parse_words
 from seqtrans.words import split_bare
+
+if TYPE_CHECKING:
+    from seqtrans.engine import Engine
 
 CHANGEABLE = ("decoder", "task")
 """The groups of a run that may be changed when it is used; of the task, what its settings call
@@ -68,6 +71,13 @@ class EnsembleSettings(DecodingSettings):
         if self.mean != "probabilities" and len(self.run) * len(self.step) == 1:
             raise ValueError("mean has no effect without several runs or steps")
         return self
+
+    def load(self, changes: Words) -> Engine:
+        """What `seqtrans.engine.load` gives for them."""
+        from seqtrans.engine import load
+
+        several = self.run, self.step
+        return load(*several, self.device, changes, self.tokens, self.mean, self.precision)
 
 
 def read_command(argv: list[str], schema: type[AnySettings]) -> tuple[AnySettings, Words]:

@@ -78,20 +78,11 @@ def main(argv: list[str]) -> int:
     example: echo 'The old ferry left .' | seqtrans transduce run=runs/parsing format=drawing
     """
     settings, changes = read_command(argv, TransduceSettings)
-    from seqtrans.engine import load
     from seqtrans.errors import DataError
     from seqtrans.files import whole_file, write_whole
     from seqtrans.reporting import counting
 
-    engine = load(
-        settings.run,
-        settings.step,
-        settings.device,
-        changes,
-        settings.tokens,
-        settings.mean,
-        settings.precision,
-    )
+    engine = settings.load(changes)
     lines, where = read_lines(settings.input), named(settings.input)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
 

@@ -16,6 +16,7 @@ from benchmarks.results import measurements, read_measurement
 Captured = pytest.CaptureFixture[str]
 PAIRS = [
     "task=pairs",
+    "task.title=sets/one",
     "task.level=character",
     "model.width=8",
     "model.inner=8",
