@@ -378,6 +378,9 @@ def test_what_is_said(tmp_path: Path) -> None:
         ({"lowercase": True}, "BLEU", 100),
         ({"metric": "tokenised-bleu"}, "tokenised BLEU", 100),
         ({"metric": "exact"}, "exact match", 100),
+        ({"metric": "chrf"}, "chrF2", 100),
+        ({"level": "character"}, "chrF2", 100),
+        ({"level": "character", "metric": "bleu"}, "BLEU", 100),
     ],
 )
 def test_scores_by_metric(given: dict[str, Any], metric: str, best: float) -> None:
@@ -396,6 +399,13 @@ def test_scores_by_metric(given: dict[str, Any], metric: str, best: float) -> No
     assert (shouted == pytest.approx(best)) == bool(given.get("lowercase"))
     compared = task.compare({"a": right, "b": right[::-1]}, examples)
     assert compared.metric.startswith(score.metric)
+
+
+def test_words_in_characters_are_told_apart() -> None:
+    """Of one word BLEU is 0 whatever it is, so that no checkpoint would be better than another."""
+    examples = [Pair("3", ("three",)), Pair("4", ("four",))]
+    task = Pairs(PairsSettings(level="character"))
+    assert task.score(["three", "for"], examples).value > task.score(["tree", "f"], examples).value
 
 
 # Settings
@@ -423,7 +433,8 @@ def test_scores_by_metric(given: dict[str, Any], metric: str, best: float) -> No
          "task.dropout has no effect without task.level=subword and task.subwords=bpe"),
         ({"unknown": "0.1"},
          "task.unknown has no effect on sub-words, which leave none unknown"),
-        ({"metric": "exact", "ter": "true"}, "task.ter has no effect without task.metric=bleu"),
+        ({"metric": "exact", "ter": "true"},
+         "task.ter has no effect without task.metric=bleu or chrf"),
         ({"metric": "exact", "lowercase": "true"},
          "task.lowercase has no effect with task.metric=exact"),
         ({"source_level": "character"},
@@ -551,7 +562,7 @@ def test_from_files_to_a_translation(tmp_path: Path, capsys: pytest.CaptureFixtu
     outputs, report = tmp_path / "outputs", tmp_path / "report.json"
     assert main(["evaluate", run, f"output={outputs}", f"report={report}"]) == 0
     assert outputs.read_bytes().count(b"\n") == 8
-    assert json.loads(report.read_text("utf-8"))["metric"] == "BLEU"
+    assert json.loads(report.read_text("utf-8"))["metric"] == "chrF2"
     lines = tmp_path / "lines"
     lines.write_bytes("the cat\n\ntwo dogs\u2028\x00\r\n<s> </s>\n  \n".encode())
     assert main(["transduce", run, f"input={lines}", f"output={outputs}"]) == 0

@@ -53,7 +53,7 @@ class G2pSettings(PairsSettings):
 
     @model_validator(mode="after")
     def _own_score(self) -> G2pSettings:
-        if self.metric != "bleu" or self.lowercase or self.ter:
+        if self.metric is not None or self.lowercase or self.ter:
             raise ValueError(
                 "task.metric, task.lowercase and task.ter have no effect: phones are scored by "
                 "word and phone error rate"

@@ -22,7 +22,7 @@ class InflectionSettings(PairsSettings):
 
     @model_validator(mode="after")
     def _own_score(self) -> InflectionSettings:
-        if self.metric != "bleu" or self.lowercase or self.ter:
+        if self.metric is not None or self.lowercase or self.ter:
             raise ValueError(
                 "task.metric, task.lowercase and task.ter have no effect: forms are scored by "
                 "exact match and edit distance"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from seqtrans.errors import DataError
 from seqtrans.task import Score
@@ -21,6 +21,7 @@ def text_score(
     tokenised: Sequence[Preparation] = (),
     lowercase: bool = False,
     with_ter: bool = True,
+    by: Literal["bleu", "chrf"] = "bleu",
     refuse_marks: bool = True,
 ) -> Score:
     """BLEU by sacreBLEU's defaults, with chrF, TER and tokenised BLEU beside it, each by its name.
@@ -32,6 +33,7 @@ def text_score(
         tokenised: for each of them tokenised BLEU after that preparation.
         lowercase: take BLEU and tokenised BLEU without regard to case.
         with_ter: TER takes some seconds for a thousand lines, several times the rest.
+        by: which of them is the score.
         refuse_marks: raise an error if sub-word marks are left in the text, which must be a mistake
             in what comes from elsewhere; else it is a warning, since a model may learn to write
             what only looks like them.
@@ -43,8 +45,13 @@ def text_score(
     marks = guards.left_marks(outputs, references)
     if marks and refuse_marks:
         raise DataError(marks)
-    main = bleu(outputs, references, lowercase=lowercase)
-    values: list[Value] = [main, chrf(outputs, references)]
+    values: list[Value] = [
+        bleu(outputs, references, lowercase=lowercase),
+        chrf(outputs, references),
+    ]
+    if by == "chrf":
+        values.reverse()
+    main = values[0]
     if with_ter:
         values.append(ter(outputs, references))
     values += [

@@ -39,6 +39,7 @@ def compare_text(
     tokenised: Sequence[Preparation] = (),
     lowercase: bool = False,
     with_ter: bool = True,
+    by: Literal["bleu", "chrf"] = "bleu",
     trials: int = 0,
 ) -> Comparison:
     """Systems by BLEU, chrF and TER, and by tokenised BLEU after each of the preparations.
@@ -47,7 +48,7 @@ def compare_text(
         systems: the lines of each system by its name, the baseline first.
         references: sets of lines, each as many as a system has.
         plain: whether the text is plain; else tokenised BLEU alone is taken.
-        tokenised, lowercase, with_ter: as in `scores.text_score`.
+        tokenised, lowercase, with_ter, by: as in `scores.text_score`.
         trials: of each test; 0 is 1,000 of the bootstrap and 10,000 randomisations.
 
     Raises:
@@ -66,7 +67,10 @@ def compare_text(
         told += [f"{name}: {text}" for text in guards.doubts(lines, references)]
     metrics: list[Metric] = []
     if plain:
-        metrics = [BLEU(lowercase=lowercase, force=True), CHRF(), *([TER()] if with_ter else [])]
+        metrics = [BLEU(lowercase=lowercase, force=True), CHRF()]
+        if by == "chrf":
+            metrics.reverse()
+        metrics += [TER()] if with_ter else []
     results = [paired(metric, systems, references, trials) for metric in metrics]
     for preparation in tokenised:
         prepared = {

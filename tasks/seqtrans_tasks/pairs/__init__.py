@@ -106,10 +106,11 @@ class PairsSettings(Settings):
     copies: Literal["keep", "drop"] = Field(
         "keep", description="pairs of train whose two sides are equal"
     )
-    metric: Literal["bleu", "tokenised-bleu", "exact"] = Field(
-        "bleu",
-        description="what dev and test are scored by: BLEU of plain text (sacreBLEU), BLEU of text "
-        "that is tokenised already (as multi-bleu.perl has it), or the share that is exactly right",
+    metric: Literal["bleu", "chrf", "tokenised-bleu", "exact"] | None = Field(
+        None,
+        description="what dev and test are scored by: BLEU or chrF of plain text (sacreBLEU), BLEU "
+        "of text that is tokenised already (as multi-bleu.perl has it), or the share that is "
+        "exactly right; none: chrF where the target is written in characters, else BLEU",
     )
     lowercase: bool = Field(False, description="take BLEU without regard to case")
     ter: bool = Field(
@@ -123,6 +124,15 @@ class PairsSettings(Settings):
     def levels(self) -> tuple[Level, Level]:
         """The levels of source and target."""
         return self.source_level or self.level, self.target_level or self.level
+
+    @property
+    def measure(self) -> Literal["bleu", "chrf", "tokenised-bleu", "exact"]:
+        """What outputs are scored by: as named, or as suits the target.
+
+        What is written in characters is often a word or two, of which BLEU, which counts runs of
+        four words, is 0 whatever they are.
+        """
+        return self.metric or ("chrf" if self.levels[1] == "character" else "bleu")
 
     @model_validator(mode="after")
     def _consistent(self) -> PairsSettings:
@@ -152,9 +162,9 @@ class PairsSettings(Settings):
             raise ValueError(
                 "task.dropout has no effect without task.level=subword and task.subwords=bpe"
             )
-        if self.ter and self.metric != "bleu":
-            raise ValueError("task.ter has no effect without task.metric=bleu")
-        if self.lowercase and self.metric == "exact":
+        if self.ter and self.measure not in ("bleu", "chrf"):
+            raise ValueError("task.ter has no effect without task.metric=bleu or chrf")
+        if self.lowercase and self.measure == "exact":
             raise ValueError("task.lowercase has no effect with task.metric=exact")
         if self.shared and len(set(self.levels)) > 1:
             raise ValueError(

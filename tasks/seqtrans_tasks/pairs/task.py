@@ -234,10 +234,10 @@ class Pairs(Task):
         from seqtrans_tasks.metrics import scores
         from seqtrans_tasks.metrics.bleu import tokenised_bleu
 
-        if self.settings.metric == "exact":
+        if self.settings.measure == "exact":
             return scores.form_score(outputs, [example.targets for example in examples])
         references = [[example.target for example in examples]]
-        if self.settings.metric == "tokenised-bleu":
+        if self.settings.measure == "tokenised-bleu":
             value = tokenised_bleu(outputs, references, lowercase=self.settings.lowercase)
             figures = {value.name: scores.described(value)}
             return Score("tokenised BLEU", value.value, value.signature, figures, value.line)
@@ -247,6 +247,7 @@ class Pairs(Task):
             tokenised=self.tokenised,
             lowercase=self.settings.lowercase,
             with_ter=self.settings.ter,
+            by=self.by,
             refuse_marks=False,
         )
 
@@ -254,10 +255,10 @@ class Pairs(Task):
         from seqtrans_tasks.metrics import significance
         from seqtrans_tasks.metrics.bleu import AS_GIVEN
 
-        if self.settings.metric == "exact":
+        if self.settings.measure == "exact":
             right = [example.targets for example in examples]
             return significance.compare_words(outputs, right, ("exact match",))
-        plain = self.settings.metric == "bleu"
+        plain = self.settings.measure != "tokenised-bleu"
         return significance.compare_text(
             outputs,
             [[example.target for example in examples]],
@@ -265,7 +266,13 @@ class Pairs(Task):
             tokenised=self.tokenised if plain else [AS_GIVEN],
             lowercase=self.settings.lowercase,
             with_ter=self.settings.ter,
+            by=self.by,
         )
+
+    @property
+    def by(self) -> Literal["bleu", "chrf"]:
+        """Which of the scores of plain text counts."""
+        return "chrf" if self.settings.measure == "chrf" else "bleu"
 
     def example(self, reference: str) -> Pair:
         return Pair("", (reference,))
