@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -171,6 +171,18 @@ class Cache(Protocol):
         ...
 
 
+@runtime_checkable
+class Rewindable(Cache, Protocol):
+    """A cache from which what was read last can be taken back, as drafts of a decoder are."""
+
+    spare: int
+    """How many positions it must keep beyond what the next query sees, for :meth:`rewind`."""
+
+    def rewind(self, steps: int) -> None:
+        """Take the last ``steps`` positions back, no more than ``spare``."""
+        ...
+
+
 @dataclass
 class KeyValueCache:
     """Keys (already rotated) and values [B, H, K, D/H] of what was read, and where each stands."""
@@ -179,7 +191,6 @@ class KeyValueCache:
     values: Tensor | None = None
     at: Tensor | None = None
     spare: int = 0
-    """How many positions it keeps beyond the reach, so that as many can be taken back."""
 
     def append(self, keys: Tensor, values: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Add new keys and values; everything that is now held."""

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqtrans.attention import Attention, KeyValueCache, weights
+from seqtrans.attention import Attention, weights
 from seqtrans.model import Layer, LayerState, State, Sublayer, Transducer, check_length
 from seqtrans.position import PositionScheme
 
@@ -111,12 +111,14 @@ class Norm:
         return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps, False)
 
 
-class GrowingCache(KeyValueCache):
+@dataclass
+class GrowingCache:
     """Keys and values of what was read, written to where they stay as long as the rows do."""
 
-    def __init__(self, rooms: Sequence[Tensor] = (), length: int = 0) -> None:
-        super().__init__()
-        self.rooms, self.length = rooms, length  # of keys and of values, [R, H, C, D/H] each
+    rooms: Sequence[Tensor] = ()
+    """Of keys and of values, [R, H, C, D/H] each."""
+    length: int = 0
+    spare: int = 0
 
     def write(self, *new: Tensor) -> list[Tensor]:
         """Add keys and values [R, H, T, D/H]; all that are now held, where they stand."""
@@ -140,7 +142,7 @@ class GrowingCache(KeyValueCache):
         rooms = [room.new_empty(len(rows), *room.shape[1:]) for room in self.rooms]
         for room, old in zip(rooms, self.rooms, strict=True):
             torch.index_select(old[:, :, : self.length], 0, rows, out=room[:, :, : self.length])
-        return type(self)(rooms, self.length)
+        return type(self)(rooms, self.length, self.spare)
 
     def rewind(self, steps: int) -> None:
         """Take the last ``steps`` positions back."""

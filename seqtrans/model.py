@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from seqtrans.attention import Attention, Cache, KeyValueCache, MultiHead
+from seqtrans.attention import Attention, Cache, MultiHead, Rewindable
 from seqtrans.dropout import Dropout
 from seqtrans.errors import DataError
 from seqtrans.position import PositionScheme
@@ -237,15 +237,15 @@ class State:
         """From now on keep what it takes to :meth:`rewind` so far; whether all attentions can."""
         caches = [layer.cache for layer in self.layers]
         for cache in caches:
-            if isinstance(cache, KeyValueCache):
+            if isinstance(cache, Rewindable):
                 cache.spare = steps
-        return all(isinstance(cache, KeyValueCache) for cache in caches)
+        return all(isinstance(cache, Rewindable) for cache in caches)
 
     def rewind(self, steps: int) -> None:
         """Take the last ``steps`` tokens back, of those that were read last, together."""
         self.length -= steps
         for layer in self.layers:
-            assert isinstance(layer.cache, KeyValueCache)
+            assert isinstance(layer.cache, Rewindable)
             layer.cache.rewind(steps)
         if self.units is not None:
             self.units = self.units[:, : self.units.shape[1] - steps]

@@ -17,6 +17,7 @@ PUBLIC = {
         "Cache",
         "KeyValueCache",
         "MultiHead",
+        "Rewindable",
         "for_each_query_head",
         "view",
         "weights",
