@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from seqtrans.errors import DataError, SettingsError
 from seqtrans.settings import fill
 from seqtrans_tasks.inflection import InflectionSettings
+from seqtrans_tasks.inflection.inventing import LEAST, invent, stems
 from seqtrans_tasks.inflection.task import Inflection, question, spell
 from seqtrans_tasks.pairs.task import Pair
 from seqtrans_tasks.pairs.units import Inventory
@@ -171,3 +174,80 @@ def test_the_real_tables(shared: Path, tmp_path: Path, language: str) -> None:
         lemma, form, features = line.split("\t")
         assert task.write(task.reference(example)) == form
         assert task.read(f"{lemma}\t{features}") == example.source
+
+
+# Invented stems
+
+
+@given(st.lists(st.integers(4, 9), max_size=12), st.lists(st.integers(4, 9), max_size=12))
+def test_stems_are_what_both_sides_share(lemma: list[int], form: list[int]) -> None:
+    found = stems(lemma, form)
+    lengths = [length for *_, length in found]
+    assert lengths == sorted(lengths, reverse=True)
+    for at, place, length in found:
+        assert length >= LEAST
+        assert lemma[at : at + length] == form[place : place + length]
+    for side in (0, 1):
+        places = [stem[side] + step for stem in found for step in range(stem[2])]
+        assert len(places) == len(set(places))
+    longest = max(
+        (n for n in range(len(lemma) + 1) for i in range(len(lemma) - n + 1)
+         if any(lemma[i : i + n] == form[j : j + n] for j in range(len(form) - n + 1))),
+        default=0,
+    )  # fmt: skip
+    assert (lengths[0] if lengths else 0) == (longest if longest >= LEAST else 0)
+
+
+def test_stems_that_change_places() -> None:
+    """``herabsetzen`` and ``setzt herab`` share both parts, whichever comes first."""
+    assert stems([ord(c) for c in "herabsetzen"], [ord(c) for c in "setzt herab"]) == [
+        (0, 6, 5),
+        (5, 0, 4),
+    ]
+
+
+@given(st.text("abcdef", max_size=12), st.text("abcdef", max_size=12), st.randoms())
+def test_invented_words_differ_inside_a_stem_alone(lemma: str, form: str, random: Random) -> None:
+    before, after = [ord(c) for c in lemma], [ord(c) for c in form]
+    made, formed = invent(before, after, [ord("X")], random)
+    assert len(made) == len(before)
+    assert len(formed) == len(after)
+    changed = [i for i, (old, new) in enumerate(zip(before, made, strict=True)) if old != new]
+    moved = [i for i, (old, new) in enumerate(zip(after, formed, strict=True)) if old != new]
+    if not stems(before, after):
+        assert not changed
+        assert not moved
+        return
+    assert changed == list(range(changed[0], changed[0] + len(changed)))
+    assert any(
+        changed == list(range(at + 1, at + length - 1))
+        and moved == list(range(place + 1, place + length - 1))
+        for at, place, length in stems(before, after)
+    )
+
+
+def test_an_epoch_with_invented_stems(tmp_path: Path) -> None:
+    """The epoch and the seed alone say which; features, and letters outside stems, stay."""
+    task = prepared(tmp_path, invented=1.0)
+    numbers = np.arange(len(TABLE))
+
+    def lines(epoch: int) -> list[tuple[str, str]]:
+        drawn, places = task.training(epoch, 1).drawn(numbers, 0)
+        assert list(places) == list(numbers)
+        return [
+            (task.source.decode(drawn.sources[i][:-1].tolist()),
+             task.target.decode(drawn.targets[i].tolist()))
+            for i in numbers
+        ]  # fmt: skip
+
+    assert lines(1) == lines(1)
+    assert any(lines(epoch) != lines(1) for epoch in (2, 3, 4))
+    for (source, target), pair in zip(lines(1), task.examples("train"), strict=True):
+        letters, kept = source.split(), pair.source.split()
+        assert letters[0] == kept[0]
+        assert [x for x in letters if len(x) > 1] == [x for x in kept if len(x) > 1]
+        assert len(letters) == len(kept)
+        assert len(target.split()) == len(pair.target.split())
+    assert not Inflection(InflectionSettings()).varies
+    with pytest.raises(SettingsError, match=r"task\.invented needs task\.shared=yes"):
+        fill(InflectionSettings, {"invented": "0.5", "shared": "no"}, "task")

@@ -19,12 +19,24 @@ class InflectionSettings(PairsSettings):
     features_column: int = Field(3, ge=1, description="the number of the column of features")
     level: Level = Field("symbols", description="what the units are: letters and features")
     shared: bool = Field(True, description="one vocabulary for both sides")
+    invented: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="in training, give each pair with this probability a stem of random letters, "
+        "anew in each epoch: for few data, or where stems must be copied",
+    )
 
     @model_validator(mode="after")
-    def _own_score(self) -> InflectionSettings:
+    def _consistent_here(self) -> InflectionSettings:
         if self.metric is not None or self.lowercase or self.ter:
             raise ValueError(
                 "task.metric, task.lowercase and task.ter have no effect: forms are scored by "
                 "exact match and edit distance"
+            )
+        if self.invented and not (self.shared and self.levels == ("symbols", "symbols")):
+            raise ValueError(
+                "task.invented needs task.shared=yes and task.level=symbols, to tell what letters "
+                "both sides share"
             )
         return self

@@ -9,10 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from random import Random
 
+import numpy as np
+from numpy.typing import NDArray
+
+from seqtrans.corpus import Array, Corpus
 from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Vocabulary
 from seqtrans_tasks.inflection import InflectionSettings
+from seqtrans_tasks.inflection.inventing import invent
 from seqtrans_tasks.pairs.reading import Chunk, Part, Table, rows
 from seqtrans_tasks.pairs.task import Pair, Pairs
 from seqtrans_tasks.pairs.units import UNKNOWN, Inventory, Units
@@ -39,6 +46,43 @@ class Inflection(Pairs):
         for read in rows(part.path, max(lemma, form, features) + 1):
             sources = [question(row[lemma], row[features]) for row in read.rows]
             yield Chunk(part, read.first, sources, [spell(r[form]) for r in read.rows], read.done)
+
+    @property
+    def varies(self) -> bool:
+        return super().varies or bool(self.settings.invented)
+
+    def vary(self, epoch: int, seed: int, numbers: Array, window: int) -> Corpus:
+        corpus = super().vary(epoch, seed, numbers, window)
+        if not self.settings.invented:
+            return corpus
+        random = Random(f"invented {seed} {epoch} {window}")
+        pairs = ((corpus.sources[i], corpus.targets[i]) for i in range(len(corpus)))
+        return Corpus.of(
+            self.invented(source.tolist(), target.tolist(), random)
+            if random.random() < self.settings.invented
+            else (source.tolist(), target.tolist())
+            for source, target in pairs
+        )
+
+    def invented(
+        self, source: list[int], target: list[int], random: Random
+    ) -> tuple[list[int], list[int]]:
+        """The pair with a stem of letters as often as they are in lemmas."""
+        end = next(i for i, id in enumerate(source) if not self.is_letter[id])
+        lemma, form = invent(source[:end], target, self.letters, random)
+        return lemma + source[end:], form
+
+    @cached_property
+    def is_letter(self) -> NDArray[np.bool_]:
+        """[V]: which ids are neither features nor control tokens."""
+        return np.array(self.source_vocabulary.paces)
+
+    @cached_property
+    def letters(self) -> list[int]:
+        """The letters of all lemmas, each as often as it is there."""
+        ids = np.asarray(self.corpus.sources.values)
+        found: list[int] = ids[self.is_letter[ids]].tolist()
+        return found
 
     @property
     def source_vocabulary(self) -> Vocabulary:

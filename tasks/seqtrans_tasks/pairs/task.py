@@ -165,8 +165,13 @@ class Pairs(Task):
         self.check_split(split)
         return self.summary["name"], self.summary["splits"][split]["fingerprint"]
 
+    @property
+    def varies(self) -> bool:
+        """Whether each epoch has other examples."""
+        return bool(self.settings.dropout or self.settings.unknown)
+
     def training(self, epoch: int, seed: int) -> Corpus:
-        if not (self.settings.dropout or self.settings.unknown):
+        if not self.varies:
             return self.corpus
         return replace(self.corpus, draw=partial(self.vary, epoch, seed))
 
