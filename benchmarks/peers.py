@@ -70,6 +70,8 @@ class Work:
     """A folder with a model of this shape in CTranslate2's format, if that takes part."""
     rounds: list[list[tuple[Ids, Ids]]]
     """Of batches: sources, and targets without bos and eos."""
+    int8: bool = False
+    """Whether our own decoding is in 8 bits; the others have it in their names."""
 
     @classmethod
     def read(cls, path: str) -> Work:

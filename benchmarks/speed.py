@@ -114,6 +114,7 @@ class DecodeSettings(SpeedSettings):
 
     decoder: Literal["greedy", "beam4"] = Field("greedy", description="the search")
     batch: int = Field(64, ge=1, description="sentences that are decoded together")
+    precision: Literal["fp32", "int8"] = Field("fp32", description="that of our own contestant")
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -140,6 +141,7 @@ def main(argv: list[str]) -> int:
                     decode: ctranslate2, marian, fairseq, onmt, joey, ctranslate2_int8
       peers_folder  each peer's environment is NAME/bin/python in it
       decoder       greedy or beam4; batch: sentences at a time; always 40 symbols each
+      precision     fp32, or int8 for our own contestant
       threads       of each contestant; seed; report=FOLDER gets all figures as a row
 
     The table goes to standard output. Nothing else should run on the machine meanwhile.
@@ -297,7 +299,8 @@ def decode_work(settings: DecodeSettings) -> peers.Work:
     size = settings.batches or BATCHES[kind][settings.preset]
     rounds = in_rounds(batches, settings.rounds, size)
     beam = DECODERS[settings.decoder]
-    return peers.Work(training=False, beam=beam, rounds=rounds, **common(settings))
+    int8 = settings.precision == "int8"
+    return peers.Work(training=False, beam=beam, rounds=rounds, int8=int8, **common(settings))
 
 
 @dataclass
@@ -500,13 +503,17 @@ def describe(
 def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
     """How many times as fast as the fastest of the others ours is, with everything else beside it.
 
-    What computes with int8 doesn't count: it does other work.
+    What computes with int8 counts only where ours does too: it does other work.
     """
     kind, preset = result["kind"], settings.preset
-    what = [kind, preset]
+    what, left_out = [kind, preset], [OURS]
     if isinstance(settings, DecodeSettings):
         what += [settings.decoder, str(settings.batch)]
-    others = [one for one in result["contestants"] if one["name"] not in (OURS, "ctranslate2_int8")]
+        if settings.precision == "int8":
+            what.append("int8")
+        else:
+            left_out.append("ctranslate2_int8")
+    others = [one for one in result["contestants"] if one["name"] not in left_out]
     return Measurement(
         format=FORMAT,
         recipe="-".join(what),
@@ -659,7 +666,7 @@ def ours(work: peers.Work) -> tuple[nn.Module, peers.Step]:
     decoder = component.make(component.settings.model_validate(options))
     assert isinstance(decoder, Decoder)
 
-    scorer = frozen(built.eval())
+    scorer = frozen(built.eval(), work.int8)
 
     def search(batch: peers.Batch) -> peers.Ids:
         limits = torch.full((len(batch.sources),), work.length)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,7 @@ from seqtrans.task import Constraint, Score, Task, Vocabulary
 
 TOKENS = 4096
 """Padded source positions × hypotheses of a batch in decoding."""
-Precision = Literal["fp32", "bf16"]
-PRECISIONS: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+Precision = Literal["fp32", "bf16", "int8"]
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,14 @@ def load(
         changes: settings of the decoder, and ``late`` ones of the task, that go over the run's.
         tokens: padded source positions × hypotheses that are decoded together.
         mean: what of an ensemble's models is averaged, ``"probabilities"`` or ``"logarithms"``.
-        precision: that of weights and products, ``"fp32"`` or ``"bf16"``; probabilities are
-            computed in fp32 from either.
+        precision: that of weights and products, ``"fp32"``, ``"bf16"``, or on a CPU ``"int8"``
+            (see `seqtrans.int8`); probabilities are computed in fp32 from any.
 
     Raises:
         CheckpointError: there is no such run or step, it is damaged, or the vocabularies of several
             differ, or their ``model.causal``.
         PluginError: a component of the run is not installed here.
+        SettingsError: there is no such precision on that device.
     """
     folders = [Path(run)] if isinstance(run, (str, Path)) else [Path(one) for one in run]
     steps = [step] if isinstance(step, (str, int)) else list(step)
@@ -86,8 +86,9 @@ def load(
         check_causal(folders[0], config, folder, own)
         model = assembly.build_model(own, names, opened)
         checkpoint.load_weights(path, model)
-        models.append(model.to(where, PRECISIONS[precision]).eval())
-    members = [frozen(model) for model in models]
+        kind = torch.bfloat16 if precision == "bf16" else torch.float32
+        models.append(model.to(where, kind).eval())
+    members = [frozen(model, precision == "int8") for model in models]
     scorer = members[0] if len(members) == 1 else Ensemble(members, mean)
     engine = Engine(config, names, task, models[0], weights[0], scorer, tuple(weights))
     engine.tokens = tokens

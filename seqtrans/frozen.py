@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqtrans.attention import Attention, weights
+from seqtrans.int8 import WORTH, Int8Product, check_int8, shrink
 from seqtrans.model import Layer, LayerState, State, Sublayer, Transducer, check_length
 from seqtrans.position import PositionScheme
 
@@ -31,10 +32,22 @@ ROOM = 32
 """Positions that a cache has room for at first; then always half as many again as it needs."""
 
 
-def frozen(model: Transducer) -> Transducer | Frozen:
+def frozen(model: Transducer, int8: bool = False) -> Transducer | Frozen:
     """The model for decoding: frozen where it can be, or else itself.
 
-    It can where the decoder looks at all that it has written with full attention, one head of keys
+    With ``int8`` its linear layers are replaced for good, by `seqtrans.int8`. Raises
+    ``SettingsError`` if there is no such thing where the model is.
+    """
+    if int8:
+        check_int8(model.device)
+    found = Frozen(model, int8) if can_freeze(model) else model
+    if int8:
+        shrink(model)
+    return found
+
+
+def can_freeze(model: Transducer) -> bool:
+    """Whether the decoder looks at all that it has written with full attention, one head of keys
     for each head of queries, in fp32 on a CPU. Its positions may be of any scheme.
     """
     plain = (Attention.sees, Attention.forward, Attention.cache, Attention.extend)
@@ -44,9 +57,14 @@ def frozen(model: Transducer) -> Transducer | Frozen:
             kind = type(heads.attention)
             own = (kind.sees, kind.forward, kind.cache, kind.extend)
             if own != plain or heads.attention.reach is not None or heads.key_heads != heads.heads:
-                return model
+                return False
     plain_weights = model.device.type == "cpu" and model.output_weight.dtype == torch.float32
-    return Frozen(model) if model.shape.causal and plain_weights else model
+    return model.shape.causal and plain_weights
+
+
+def product(weight: Tensor, bias: Tensor | None, int8: bool) -> Product | Int8Product:
+    """Products with this weight, in 8 bits if that is wanted and worth it."""
+    return (Int8Product if int8 and weight.numel() >= WORTH else Product)(weight, bias)
 
 
 class Product:
@@ -180,17 +198,23 @@ def hiding(mask: Tensor) -> Tensor:
 class FrozenLayer:
     """A layer of the decoder."""
 
-    def __init__(self, layer: Layer) -> None:
-        own, cross = layer.attention, layer.cross
+    def __init__(self, layer: Layer, int8: bool) -> None:
+        own, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
         assert cross is not None
         self.heads = own.heads
-        self.look = Product(torch.cat([own.query.weight, own.key.weight, own.value.weight]))
+        kinds = own.query.weight, own.key.weight, own.value.weight
+        self.look = product(torch.cat(kinds), None, int8)
         self.widths = [own.query.out_features, own.key.out_features, own.value.out_features]
-        self.looked = Product(own.output.weight)
-        self.ask, self.asked = Product(cross.query.weight), Product(cross.output.weight)
-        feed_forward = layer.feed_forward
-        self.inner = Product(feed_forward.inner.weight, feed_forward.inner.bias)
-        self.output = Product(feed_forward.output.weight, feed_forward.output.bias)
+        self.looked, self.ask, self.asked, self.inner, self.output = (
+            product(linear.weight, linear.bias, int8)
+            for linear in (
+                own.output,
+                cross.query,
+                cross.output,
+                feed_forward.inner,
+                feed_forward.output,
+            )
+        )
         sublayers = layer.attention_sublayer, layer.cross_sublayer, layer.feed_forward_sublayer
         self.norms = [Norm(cast(Sublayer, sublayer).norm) for sublayer in sublayers]
         self.pre = layer.attention_sublayer.pre
@@ -289,15 +313,15 @@ def rotates(scheme: PositionScheme) -> bool:
 class Frozen:
     """A `seqtrans.decoding.Scorer`, with the outputs of the model that it was made of."""
 
-    def __init__(self, model: Transducer) -> None:
+    def __init__(self, model: Transducer, int8: bool = False) -> None:
         self.model, self.vocabulary = model, model.vocabulary
         self.embedding = model.embedding.weight.detach()
         self.scale = model.shape.width**0.5
         self.scheme = model.decoder.position
-        self.layers = [FrozenLayer(layer) for layer in model.decoder.layers]
+        self.layers = [FrozenLayer(layer, int8) for layer in model.decoder.layers]
         norm = model.decoder.norm
         self.norm = Norm(norm) if isinstance(norm, nn.LayerNorm) else None
-        self.project = Product(model.output_weight)
+        self.project = product(model.output_weight, None, int8)
 
     @property
     def device(self) -> torch.device:

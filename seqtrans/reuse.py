@@ -57,9 +57,10 @@ class EnsembleSettings(DecodingSettings):
     mean: Literal["probabilities", "logarithms"] = Field(
         "probabilities", description="what is averaged where several decode together"
     )
-    precision: Literal["fp32", "bf16"] = Field(
+    precision: Literal["fp32", "bf16", "int8"] = Field(
         "fp32",
-        description="of weights and products; bf16 is faster on GPUs that have it, and less exact",
+        description="of weights and products; bf16 is faster on GPUs that have it, int8 on CPUs, "
+        "and both are less exact",
     )
 
     @model_validator(mode="after")

@@ -143,6 +143,17 @@ def test_half_the_precision(run: Path, parser: Engine) -> None:
     assert draft.output_weight.dtype == torch.bfloat16
 
 
+def test_eight_bits(run: Path, parser: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linear layers in 8 bits: much the same probabilities."""
+    monkeypatch.setattr("seqtrans.int8.WORTH", 1)
+    monkeypatch.setattr("seqtrans.frozen.WORTH", 1)
+    small = seqtrans.load(run, precision="int8")
+    examples = small.task.examples("dev")
+    assert small.score(examples) == pytest.approx(parser.score(examples), rel=0.1)
+    assert small.score(examples) != parser.score(examples)
+    assert len(small.transduce(LINES)) == len(LINES)
+
+
 def test_scores_do_not_depend_on_the_batch(parser: Engine) -> None:
     examples = parser.task.examples("dev")
     together = parser.score(examples)
