@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.places import SIGN, VARIABLE
-from seqtrans.config import NAMES, Group, Placement, arrange
+from seqtrans.config import NAMES, Placement
 from seqtrans.errors import SettingsError
 from seqtrans.fields import written
 from seqtrans.plugins import Registry
+from seqtrans.resolving import Group, arrange
 from seqtrans.settings import Settings, Words
 
 LAUNCH = "accelerate launch"
@@ -19,7 +20,7 @@ LAUNCH = "accelerate launch"
 def training_words(flat: Mapping[str, Any], registry: Registry) -> list[str]:
     """``key=value`` for whatever differs from what the names give, and those of names likewise.
 
-    ``flat`` is `seqtrans.config.Config.flat`; the words, resolved, give the same.
+    ``flat`` is `seqtrans.resolving.Config.flat`; the words, resolved, give the same.
     """
     names = {"task": str(flat["task"])}
     usual = arranged(names, registry)

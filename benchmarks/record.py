@@ -27,8 +27,8 @@ from benchmarks.results import (
     sha256,
     write_row,
 )
-from seqtrans.config import Config, from_json
 from seqtrans.errors import SettingsError
+from seqtrans.resolving import Config, from_json
 from seqtrans.reuse import UseSettings, read_command
 
 

@@ -123,7 +123,7 @@ class Row(Part):
     seconds: Seconds
     command: Command
     settings: dict[str, Any]
-    """Every setting under its full name (`seqtrans.config.Config.flat`), in use."""
+    """Every setting under its full name (`seqtrans.resolving.Config.flat`), in use."""
     versions: Versions
     hardware: Hardware
     hypotheses: Hypotheses

@@ -679,7 +679,7 @@ def ours(work: peers.Work) -> tuple[nn.Module, peers.Step]:
 
 def export(work: peers.Work, folder: Path) -> peers.Work:
     """Write our model for CTranslate2; the work with its folder."""
-    from seqtrans.export import write_ctranslate2
+    from seqtrans.ctranslate2 import write_ctranslate2
 
     built, task = model(work)
     engine: Any = SimpleNamespace(model=built.eval(), task=task)

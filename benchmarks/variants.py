@@ -19,9 +19,9 @@ from benchmarks.commands import joined, measuring_command
 from benchmarks.places import names_file, portable_path
 from benchmarks.record import portable_settings
 from benchmarks.results import FORMAT, Measurement, write_measurement
-from seqtrans.config import Config, packaged, resolve
 from seqtrans.errors import SeqtransError, SettingsError
 from seqtrans.plugins import registry
+from seqtrans.resolving import Config, packaged, resolve
 from seqtrans.settings import Settings, fill, parse_words
 
 REPORT = "evaluation.json"

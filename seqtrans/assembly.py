@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from seqtrans.attention import Attention
-from seqtrans.config import Config
 from seqtrans.decoding import Decoder
 from seqtrans.errors import DataError, PluginError, SettingsError
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
+from seqtrans.resolving import Config
 from seqtrans.settings import fill
 from seqtrans.task import Task
 from seqtrans.words import there_are

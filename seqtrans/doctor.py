@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from seqtrans.config import Config
+    from seqtrans.resolving import Config
     from seqtrans.task import Task
 
 WARNING = "warning: "
@@ -28,8 +28,8 @@ def main(argv: list[str]) -> int:
 
     example: seqtrans doctor task=parsing task.treebank=trees data.tokens=5000
     """
-    from seqtrans.config import packaged, resolve
     from seqtrans.plugins import registry
+    from seqtrans.resolving import packaged, resolve
     from seqtrans.settings import parse_words
 
     names = registry()

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from seqtrans import assembly, checkpoint
-from seqtrans.config import Config, from_json
 from seqtrans.constraint import asked, refused
 from seqtrans.corpus import Corpus
 from seqtrans.data import collate, decoding_batches, pad
@@ -25,6 +24,7 @@ from seqtrans.files import damage, read_json
 from seqtrans.frozen import Frozen, frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
+from seqtrans.resolving import Config, from_json
 from seqtrans.settings import Words
 from seqtrans.task import Constraint, Score, Task, Vocabulary
 

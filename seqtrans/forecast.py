@@ -28,7 +28,7 @@ from seqtrans.plan import MEAN_LENGTH, MEASURED, NO_TASK, PlanSettings
 from seqtrans.plugins import Registry
 
 if TYPE_CHECKING:
-    from seqtrans.config import Config
+    from seqtrans.resolving import Config
 
 TOKENS = (1024, 2048, 4096, 8192, 16_384)
 """Positions on each side for which memory is told, besides those of the plan."""

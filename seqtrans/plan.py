@@ -18,7 +18,7 @@ from seqtrans.plugins import Registry
 from seqtrans.settings import Settings, Words, fill
 
 if TYPE_CHECKING:
-    from seqtrans.config import Config
+    from seqtrans.resolving import Config
 
 MEAN_LENGTH = 26
 """Symbols of a sentence where nothing says more."""
@@ -112,7 +112,8 @@ def read(argv: Sequence[str]) -> tuple[PlanSettings, Config, Registry, Path | No
 
     Raises ``SettingsError`` with a line for everything that is wrong in either.
     """
-    from seqtrans.config import ENGINE, GROUPS, packaged
+    from seqtrans.config import ENGINE, GROUPS
+    from seqtrans.resolving import packaged
     from seqtrans.words import nearest, parse_words
 
     words = parse_words(argv, packaged())
@@ -144,8 +145,8 @@ def configure(words: Words) -> tuple[Config, Registry, Path | None]:
     The words go over the settings of a run that exists; its task stays as it was prepared. Raises
     ``SettingsError`` for wrong settings, and ``CheckpointError`` for a folder that is no run.
     """
-    from seqtrans.config import resolve
     from seqtrans.plugins import registry
+    from seqtrans.resolving import resolve
 
     run = words.tree.get("run", {})
     named = run.get("folder", run.get("name"))
@@ -169,9 +170,9 @@ def continued(words: Words, folder: Path) -> tuple[Config, Registry, Path]:
 
     A group for which another name is chosen begins anew.
     """
-    from seqtrans.config import from_json, resolve
     from seqtrans.files import read_json
     from seqtrans.plugins import registry
+    from seqtrans.resolving import from_json, resolve
 
     path = folder / "config.json"
     before = from_json(read_json(path), registry(), path).flat()

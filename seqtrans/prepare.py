@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from seqtrans.errors import SettingsError
 
 if TYPE_CHECKING:
-    from seqtrans.config import Config
     from seqtrans.plugins import Registry
+    from seqtrans.resolving import Config
 
 FREE_GROUPS = ("decoder",)
 FREE = (
@@ -79,8 +79,8 @@ def check(config: Config, registry: Registry) -> None:
     Raises ``SettingsError`` naming each one that differs and may not.
     """
     from seqtrans.checkpoint import steps
-    from seqtrans.config import from_json
     from seqtrans.files import read_json
+    from seqtrans.resolving import from_json
 
     path = config.folder / "config.json"
     before, now = from_json(read_json(path), registry, path).flat(), config.flat()
@@ -127,8 +127,8 @@ def main(argv: list[str]) -> int:
 
     example: seqtrans prepare task=parsing run=runs/demo
     """
-    from seqtrans.config import packaged, resolve
     from seqtrans.plugins import registry
+    from seqtrans.resolving import packaged, resolve
     from seqtrans.settings import parse_words
 
     names = registry()

@@ -19,8 +19,8 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, gather_object
 
-from seqtrans.config import Config
 from seqtrans.errors import SeqtransError
+from seqtrans.resolving import Config
 
 __all__ = [
     "SIGNALS",

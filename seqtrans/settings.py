@@ -244,8 +244,8 @@ def main(argv: list[str]) -> int:
 
     example: seqtrans settings task=parsing decoder=beam
     """
-    from seqtrans.config import groups, packaged
     from seqtrans.plugins import registry
+    from seqtrans.resolving import groups, packaged
 
     words = parse_words(argv, packaged())
     settable = groups(words, registry())

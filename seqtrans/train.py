@@ -17,8 +17,8 @@ def main(argv: list[str]) -> int:
 
     example: accelerate launch -m seqtrans.train task=parsing model=tiny training=tiny
     """
-    from seqtrans.config import packaged, resolve
     from seqtrans.plugins import registry
+    from seqtrans.resolving import packaged, resolve
     from seqtrans.settings import parse_words
 
     names = registry()

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from seqtrans import assembly, checkpoint
 from seqtrans.checkpoint import Progress
-from seqtrans.config import Config
 from seqtrans.corpus import Array
 from seqtrans.data import NONE_LEFT, Batch, Epoch, collate, cut, left_out
 from seqtrans.engine import check_alike, check_same_model, join_runs, open_run, specials
@@ -34,6 +33,7 @@ from seqtrans.plugins import Registry
 from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, once, start_processes
 from seqtrans.rehearsal import rehearse
 from seqtrans.reporting import Reporter
+from seqtrans.resolving import Config
 from seqtrans.schedule import learning_rate
 from seqtrans.task import Task
 from seqtrans.validation import Validation

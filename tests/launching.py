@@ -44,8 +44,8 @@ def words(folder: Path, *more: str, **training: object) -> list[str]:
 
 def train(argv: list[str]) -> int:
     """What ``seqtrans train`` does, with the toy task among the built-ins."""
-    from seqtrans.config import packaged, resolve
     from seqtrans.plugins import BUILTIN, Registry
+    from seqtrans.resolving import packaged, resolve
     from seqtrans.settings import parse_words
 
     registry = Registry([*BUILTIN, "toy"])

@@ -35,9 +35,9 @@ from benchmarks.results import (
     rows,
     sha256,
 )
-from seqtrans.config import resolve
 from seqtrans.errors import DataError, SettingsError
 from seqtrans.plugins import registry
+from seqtrans.resolving import resolve
 from seqtrans.settings import parse_words
 from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.parsing import ParsingSettings, grammar, repair

@@ -15,11 +15,11 @@ from toy import Reversal, ReversalSettings
 
 from seqtrans import assembly, checkpoint, compare
 from seqtrans.commands import run as command
-from seqtrans.config import packaged, resolve
 from seqtrans.errors import DataError
 from seqtrans.hooks import Component, hookimpl
 from seqtrans.plugins import BUILTIN, Registry
 from seqtrans.prepare import prepare
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.task import Comparison, Task
 from seqtrans.words import split_bare

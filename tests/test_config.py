@@ -6,19 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seqtrans.config import (
-    ENGINE,
-    GROUPS,
-    MODELS,
-    TRAININGS,
-    Config,
-    from_json,
-    groups,
-    packaged,
-    resolve,
-)
+from seqtrans.config import ENGINE, GROUPS, MODELS, TRAININGS
 from seqtrans.errors import SettingsError
 from seqtrans.plugins import registry
+from seqtrans.resolving import Config, from_json, groups, packaged, resolve
 from seqtrans.settings import parse_words
 
 

@@ -19,10 +19,11 @@ import pytest
 
 from seqtrans import __version__, plan
 from seqtrans.commands import COMMANDS
-from seqtrans.config import ENGINE, GROUPS, PRESETS, Placement, packaged, resolve
+from seqtrans.config import ENGINE, GROUPS, PRESETS, Placement
 from seqtrans.errors import Problem, SettingsError
 from seqtrans.hooks import Hooks
 from seqtrans.plugins import BUILTIN, KINDS, Registry
+from seqtrans.resolving import packaged, resolve
 from seqtrans.reuse import read_command
 from seqtrans.settings import Settings, fill, parse_words
 

@@ -13,11 +13,11 @@ import toy
 
 from seqtrans import plugins
 from seqtrans.__main__ import main
-from seqtrans.config import Config, resolve
 from seqtrans.corpus import Corpus
 from seqtrans.doctor import spread, training_sees
 from seqtrans.errors import DataError
 from seqtrans.plugins import BUILTIN, Registry
+from seqtrans.resolving import Config, resolve
 from seqtrans.settings import parse_words
 
 Captured = pytest.CaptureFixture[str]

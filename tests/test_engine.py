@@ -13,12 +13,12 @@ import torch
 
 import seqtrans
 from seqtrans import assembly, checkpoint
-from seqtrans.config import packaged, resolve
 from seqtrans.engine import Engine
 from seqtrans.errors import CheckpointError, DataError, PluginError, SettingsError
 from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans_tasks.parsing import grammar
 from seqtrans_tasks.parsing.task import Parse, Sentence

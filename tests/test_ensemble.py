@@ -14,7 +14,6 @@ from test_training import opened
 import seqtrans
 from seqtrans import assembly, checkpoint
 from seqtrans.commands import run as command
-from seqtrans.config import packaged, resolve
 from seqtrans.data import pad
 from seqtrans.decoding import Request
 from seqtrans.ensemble import Ensemble, Mean
@@ -24,6 +23,7 @@ from seqtrans.frozen import Frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.testing import tiny_model
 from seqtrans.testing.parts import disturbed

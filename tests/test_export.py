@@ -11,14 +11,14 @@ import torch
 from test_engine import run  # noqa: F401  # a fixture: a run of an untrained parser with a pace
 
 import seqtrans
-from seqtrans import assembly, checkpoint, export
+from seqtrans import assembly, checkpoint, ctranslate2, export
 from seqtrans.commands import run as command
-from seqtrans.config import packaged, resolve
 from seqtrans.engine import Engine
 from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import damage
 from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.task import Vocabulary
 
@@ -87,9 +87,9 @@ def test_wrong_weights_are_noticed_and_nothing_is_written(
 ) -> None:
     pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
     folder, output = trained(tmp_path), tmp_path / "exported"
-    table = export.table
-    monkeypatch.setattr(export, "table", lambda *given: table(*given) + torch.randn(16))
-    monkeypatch.setattr(export, "FORMATS", {"ctranslate2": unchecked()})
+    table = ctranslate2.table
+    monkeypatch.setattr(ctranslate2, "table", lambda *given: table(*given) + torch.randn(16))
+    monkeypatch.setattr(ctranslate2, "FORMAT", unchecked())
     capsys.readouterr()
     assert command(export.main, [f"run={folder}", f"output={output}"]) == 2
     message = r"seqtrans: ctranslate2 computes something else than this run: log-probabilities "
@@ -100,7 +100,7 @@ def test_wrong_weights_are_noticed_and_nothing_is_written(
 
 def unchecked() -> export.Format:
     """The format, without looking for obstacles."""
-    form = export.FORMATS["ctranslate2"]
+    form = ctranslate2.FORMAT
     return export.Format(lambda engine: iter(()), form.write, form.open)
 
 
@@ -157,7 +157,7 @@ def rebuilt(engine: Engine, *words: str) -> Engine:
     ],
 )
 def test_what_can_not_be_held(pairs: Engine, words: tuple[str, ...], obstacle: str | None) -> None:
-    assert next(export.obstacles(rebuilt(pairs, *words)), None) == obstacle
+    assert next(ctranslate2.obstacles(rebuilt(pairs, *words)), None) == obstacle
 
 
 def test_a_run_that_can_not_be_exported_is_refused_at_once(
@@ -166,7 +166,7 @@ def test_a_run_that_can_not_be_exported_is_refused_at_once(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(export, "needed", lambda package: None)
+    monkeypatch.setattr(ctranslate2, "needed", lambda package: None)
     assert command(export.main, [f"run={run}", f"output={tmp_path}/out"]) == 2
     assert re.fullmatch(
         rf"seqtrans: {run} can't be exported to ctranslate2: model\.pace=\d+ adds a bias to the "
@@ -207,5 +207,5 @@ def test_no_two_ids_have_one_name(pairs: Engine, monkeypatch: pytest.MonkeyPatch
     units = lambda ids, side: [texts.get(id - 3, f"unit {id}") for id in ids]  # noqa: E731
     monkeypatch.setattr(pairs.task, "units", units)
     vocabulary = Vocabulary(9)
-    names = export.names(pairs.task, vocabulary, "target")
+    names = ctranslate2.names(pairs.task, vocabulary, "target")
     assert names == ["<pad>", "<s>", "</s>", "a", "<2>", "<5>", "<6>", "<3>", "unit 8"]

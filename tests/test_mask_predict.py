@@ -19,7 +19,6 @@ from torch import Tensor
 import seqtrans
 from seqtrans import assembly
 from seqtrans.commands import run as command
-from seqtrans.config import packaged, resolve
 from seqtrans.costs import Vocabularies, parameters
 from seqtrans.data import collate, pad
 from seqtrans.decoding import Request
@@ -29,6 +28,7 @@ from seqtrans.errors import CheckpointError, DataError, SettingsError
 from seqtrans.loss import Masked, drawn, smoothed_loss
 from seqtrans.model import Length, Transducer
 from seqtrans.plugins import BUILTIN, Registry
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.task import Vocabulary
 from seqtrans.testing import NoRepeats, check_decoder, check_model, random_table, tiny_model

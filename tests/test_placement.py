@@ -12,10 +12,10 @@ from pydantic import Field
 from benchmarks.commands import training_words
 from seqtrans import assembly
 from seqtrans.attention import Attention
-from seqtrans.config import Config, from_json, resolve
 from seqtrans.errors import SettingsError
 from seqtrans.hooks import Component, hookimpl
 from seqtrans.plugins import BUILTIN, Registry, registry
+from seqtrans.resolving import Config, from_json, resolve
 from seqtrans.settings import Settings, parse_words
 from seqtrans.task import Vocabulary
 from seqtrans_plugins.full import Full

@@ -17,11 +17,11 @@ from pydantic import Field
 
 from seqtrans import plan
 from seqtrans.commands import run
-from seqtrans.config import packaged, resolve
 from seqtrans.costs import Vocabularies, Work, flops, memory, parameters
 from seqtrans.hooks import Component
 from seqtrans.plugins import BUILTIN, Registry
 from seqtrans.prepare import prepare
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import Settings, parse_words
 
 Captured = pytest.CaptureFixture[str]

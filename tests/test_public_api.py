@@ -75,7 +75,8 @@ def test_modules(module: str) -> None:
 
 def test_what_reads_settings_needs_no_torch() -> None:
     code = (
-        "import sys, seqtrans, seqtrans.hooks, seqtrans.task, seqtrans.config, seqtrans.plugins\n"
+        "import sys, seqtrans, seqtrans.hooks, seqtrans.task, seqtrans.resolving\n"
+        "import seqtrans.plugins\n"
         "seqtrans.plugins.registry().all('decoder')\n"
         "assert 'torch' not in sys.modules, 'torch was imported'\n"
     )

@@ -22,13 +22,13 @@ from test_files import names
 
 from seqtrans import assembly, checkpoint, training
 from seqtrans.commands import run as command
-from seqtrans.config import packaged, resolve
 from seqtrans.data import collate
 from seqtrans.errors import CheckpointError, SeqtransError
 from seqtrans.plugins import BUILTIN, Registry
 from seqtrans.prepare import prepare
 from seqtrans.rehearsal import rehearse
 from seqtrans.reporting import Reporter, counting
+from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.task import Score
 from seqtrans.training import Training

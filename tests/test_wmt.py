@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from seqtrans.config import Config, packaged, resolve
 from seqtrans.downloads import Download
 from seqtrans.errors import DataError
 from seqtrans.fetch import offers
 from seqtrans.plugins import registry
+from seqtrans.resolving import Config, packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans_tasks.metrics.bleu import PAPER_EN_DE, PAPER_EN_FR, tokenised_bleu
 from seqtrans_tasks.pairs.reading import Table, chunks, files_of
