@@ -24,7 +24,7 @@ from seqtrans import assembly, checkpoint
 from seqtrans.checkpoint import Progress
 from seqtrans.corpus import Array
 from seqtrans.data import NONE_LEFT, Batch, Epoch, collate, cut, left_out
-from seqtrans.engine import check_alike, check_same_model, join_runs, open_run, specials
+from seqtrans.engine import specials
 from seqtrans.errors import DataError, SeqtransError
 from seqtrans.files import alone, sweep
 from seqtrans.loss import OBJECTIVES
@@ -34,6 +34,7 @@ from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, on
 from seqtrans.rehearsal import rehearse
 from seqtrans.reporting import Reporter
 from seqtrans.resolving import Config
+from seqtrans.runs import check_alike, check_same_model, join_runs, open_run
 from seqtrans.schedule import learning_rate
 from seqtrans.task import Task
 from seqtrans.validation import Validation
