@@ -191,7 +191,8 @@ def find_vocabularies(
     if target is None and seen is not None:
         target, source = seen.target, source or seen.source
     elif target is None:
-        target = getattr(task, "vocabulary", None)
+        # What was asked for is no size where units are found in the data, as letters are.
+        target = getattr(task, "expected_vocabulary", getattr(task, "vocabulary", None))
         if not isinstance(target, int):
             raise SettingsError(
                 Problem(

@@ -163,6 +163,14 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return names
 
 
+def test_letters_are_counted_in_the_data(tmp_path: Path, capsys: Captured) -> None:
+    """`task.vocabulary` bounds what is learnt, and says nothing of characters and symbols."""
+    for task in ("task=g2p", "task=inflection"):
+        assert "vocabulary: must be given, as in vocabulary=37000" in refused(capsys, task)
+    found = planned(tmp_path, "task=pairs", "task.vocabulary=900")
+    assert found["vocabularies"]["target"] == 900
+
+
 def test_a_vocabulary_from_the_settings_of_the_task(tasks: Registry, tmp_path: Path) -> None:
     found = planned(tmp_path, "task=promised", "task.vocabulary=80", "run=" + str(tmp_path / "new"))
     assert found["vocabularies"] == {"target": 80, "source": 80, "shared": False}

@@ -126,6 +126,11 @@ class PairsSettings(Settings):
         return self.source_level or self.level, self.target_level or self.level
 
     @property
+    def expected_vocabulary(self) -> int | None:
+        """How many units a plan may count on before they are learnt; ``None``: the data says."""
+        return self.vocabulary if {*self.levels} == {"subword"} else None
+
+    @property
     def measure(self) -> Literal["bleu", "chrf", "tokenised-bleu", "exact"]:
         """What outputs are scored by: as named, or as suits the target.
 
