@@ -10,7 +10,7 @@ from seqtrans.commands import run
 from seqtrans.errors import SettingsError
 from seqtrans.words import did_you_mean, there_are
 
-COMMANDS = ("record", "verify", "board", "generate", "preparing", "variants")
+COMMANDS = ("record", "verify", "board", "generate", "preparing", "variants", "decoders")
 """Each is a module of this package whose ``main`` is the command, and its docstring the help."""
 
 
@@ -32,6 +32,7 @@ def front(words: list[str]) -> int:
       board      show all rows as tables, and write them into the README of the results
       generate   write a corpus of pairs of any size, as long as real ones
       preparing  time the preparation of a corpus, beside what users do today
+      decoders   decode a split in several ways, and compare scores, outputs and time
       variants   train with each of several settings and several seeds, and compare the scores
 
     python -m benchmarks COMMAND --help tells more of a command.

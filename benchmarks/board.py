@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from benchmarks.results import (
@@ -95,8 +95,8 @@ def tables_of(folder: Path) -> str:
 
 
 def render_measured(found: list[Measurement]) -> str:
-    """One table of measurements, and one for each comparison of variants and each kind of race
-    against other toolkits.
+    """One table of measurements, and one for each comparison of variants or decoders and each kind
+    of race against other toolkits.
     """
     races = [one for one in found if "contestants" in one.figures]
     parts = [
@@ -104,15 +104,14 @@ def render_measured(found: list[Measurement]) -> str:
         for kind, title in (("train", "Speed of training"), ("decode", "Speed of decoding"))
         if (mine := [one for one in races if one.figures["kind"] == kind])
     ]
-    compared = [one for one in found if "variants" in one.figures]
+    compared = [one for one in found if {"variants", "decoders"} & one.figures.keys()]
     parts += map(comparison, compared)
     lines = []
     for one in found:
         if one in races or one in compared:
             continue
-        machine = ", ".join(one.hardware.gpus) or f"{one.hardware.cpu}, {one.hardware.cores} cores"
         link = f"[{one.recipe}](results/{one.name})"
-        lines.append((link, one.metric, f"{one.value:.3f}", one.better, machine))
+        lines.append((link, one.metric, f"{one.value:.3f}", one.better, machine_of(one)))
     if lines:
         heads = ("measured", "metric", "value", "better", "machine")
         parts.append("### Measurements\n\n" + written(heads, lines))
@@ -120,13 +119,36 @@ def render_measured(found: list[Measurement]) -> str:
 
 
 def comparison(measured: Measurement) -> str:
-    """The scores of variants, each seed's."""
+    """The scores of variants, each seed's; or those of decoders, with their time."""
     figures = measured.figures
+    if "decoders" in figures:
+        metric, note = figures["metric"], machine_of(measured)
+        body = searches(figures)
+    else:
+        metric, note = measured.metric, f"{measured.better} is better"
+        body = scores(figures)
     return (
-        f"### {measured.recipe}: {measured.metric} of {figures['data']}, {figures['split']}\n\n"
-        f"{measured.better.capitalize()} is better; `{measured.command}`; "
-        f"`{figures['signature']}`.\n\n{scores(figures)}"
+        f"### {measured.recipe}: {metric} of {figures['data']}, {figures['split']}\n\n"
+        f"{note[0].upper()}{note[1:]}; `{measured.command}`; `{figures['signature']}`.\n\n{body}"
     )
+
+
+def searches(figures: Mapping[str, Any]) -> str:
+    """A table of decoders: the score of each, its speed as a multiple of the first's, and how many
+    of its outputs are the first's.
+    """
+    heads = ("", figures["metric"], "seconds", "× the first", "the same outputs")
+    lines = (
+        (
+            f"`{name}`",
+            f"{found['score']:.2f}",
+            f"{median(found['seconds']):.1f}",
+            "{:.2f} ({:.2f}–{:.2f})".format(*found["ratio"]),
+            f"{found['equal']:,} of {figures['outputs']:,}",
+        )
+        for name, found in figures["decoders"].items()
+    )
+    return written(heads, lines)
 
 
 def scores(figures: Mapping[str, Any]) -> str:
@@ -145,7 +167,8 @@ def race(found: Sequence[Measurement]) -> str:
     """
     machines: dict[str, list[Measurement]] = {}
     for measured in sorted(found, key=lambda one: one.recipe):
-        place = f"{measured.hardware.cpu}, {measured.figures['threads']} threads, fp32"
+        precision = measured.figures["settings"].get("precision", "fp32")
+        place = f"{measured.hardware.cpu}, {measured.figures['threads']} threads, {precision}"
         machines.setdefault(place, []).append(measured)
     note = "Seqtrans is so many times as fast as each of them, in the same run"
     return "\n".join(f"{note}; {place}.\n\n{lap(mine)}" for place, mine in machines.items())
@@ -241,8 +264,6 @@ def written(heads: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row as `COLUMNS`."""
-    hardware = row.hardware
-    machine = ", ".join(hardware.gpus) or f"{hardware.cpu}, {hardware.cores} cores"
     values = (
         f"[{row.recipe}](results/{row.name})",
         str(row.seed),
@@ -252,10 +273,16 @@ def cells(row: Row) -> tuple[str, ...]:
         duration(row.training.seconds),
         duration(row.seconds.decoding),
         str(row.settings.get("decoder", "")),
-        machine,
+        machine_of(row),
         f"`{row.signature}`",
     )
     return tuple(value.replace("|", r"\|") for value in values)
+
+
+def machine_of(found: Row | Measurement) -> str:
+    """The GPUs, or else the processor."""
+    hardware = found.hardware
+    return ", ".join(hardware.gpus) or f"{hardware.cpu}, {hardware.cores} cores"
 
 
 def duration(seconds: float) -> str:

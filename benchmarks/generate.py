@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     The same settings give the same files, source.txt and target.txt, and a smaller number of pairs
     their beginning, up to whole chunks of 50,000.
 
-    example: python -m benchmarks generate pairs=4500000 folder=/tmp/corpus
+    example: python -m benchmarks generate pairs=4500000 folder=corpus
     """
     settings, _ = read_command(argv, GenerateSettings)
     generate(settings.pairs, settings.folder, settings.seed)

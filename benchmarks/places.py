@@ -100,6 +100,13 @@ def portable_path(text: str) -> str:
     return f"{SIGN}data/{given.name}"
 
 
+def portable_word(word: str) -> str:
+    """A word with paths that mean the same on another machine."""
+    key, equals, value = word.partition("=")
+    parts = (portable_path(part) if names_file(part) else part for part in value.split(","))
+    return f"{key}{equals}{','.join(parts)}"
+
+
 def local_path(text: str) -> str:
     """Where a path of a row lies on this machine."""
     if text.startswith(SIGN):

@@ -116,7 +116,7 @@ def main(argv: list[str]) -> int:
     The others are subword-nmt and sentencepiece, each followed by fairseq-preprocess. Memory is
     what all processes of a step have resident together, looked at four times a second.
 
-    example: python -m benchmarks preparing corpus=/tmp/corpus folder=/tmp/work pairs=200000
+    example: python -m benchmarks preparing corpus=corpus folder=prepared pairs=200000
     """
     settings, _ = read_command(argv, PreparingSettings)
     folder = settings.folder / "preparing"

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from benchmarks import board, machine
 from benchmarks.commands import joined, measuring_command
-from benchmarks.places import names_file, portable_path
+from benchmarks.places import portable_word
 from benchmarks.record import portable_settings
 from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans.errors import SeqtransError, SettingsError
@@ -174,10 +174,3 @@ def measurement(
         versions=machine.versions(configs[0].as_json(registry())["providers"]),
         hardware=machine.hardware(),
     )
-
-
-def portable_word(word: str) -> str:
-    """A word with paths that mean the same on another machine."""
-    key, equals, value = word.partition("=")
-    parts = (portable_path(part) if names_file(part) else part for part in value.split(","))
-    return f"{key}{equals}{','.join(parts)}"

@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
 
     usage: seqtrans evaluate run=FOLDER[,FOLDER …] [split=dev] [step=best[,STEP …]]
                              [mean=probabilities|logarithms] [output=FILE] [report=FILE]
-                             [device=DEVICE] [precision=fp32|bf16] [tokens=N]
+                             [device=DEVICE] [precision=fp32|bf16|int8] [tokens=N]
                              [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     The decoder is the run's own unless another is named; its settings, and those of the task that

@@ -426,8 +426,8 @@ def main(argv: list[str]) -> int:
 
     usage: seqtrans fetch [NAME] [folder=FOLDER]
 
-    Without a NAME nothing is fetched, but listed. The FOLDER is data/NAME if none is given. A fetch
-    that was cut or killed is gone on with by the same command; what is there already is checked.
+    Without a NAME nothing is fetched, but listed. The FOLDER is data/NAME if none is given. The
+    same command goes on with a fetch that was cut off or killed; what is there already is checked.
 
     example: seqtrans fetch wmt14-en-de
     """

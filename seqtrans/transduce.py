@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
                               [mean=probabilities|logarithms] [input=FILE] [output=FILE]
                               [format=line|drawing|json] [best=N] [svg=FOLDER]
                               [prefix=TEXT|prefixes=FILE] [device=DEVICE] [tokens=N]
-                              [precision=fp32|bf16]
+                              [precision=fp32|bf16|int8]
                               [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     A blank line gives a blank line. Several runs, each at every step that is given, decode as one

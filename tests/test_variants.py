@@ -59,7 +59,7 @@ def test_every_variant_with_every_seed(words: list[str], tmp_path: Path, capsys:
     ]
     assert front.main(words) == 0
     (path,) = measurements(results)
-    assert path.name == "measured-looks-BLEU.json"
+    assert path.name == "measured-looks-chrF2.json"
     found = read_measurement(path)
     scores = found.figures["variants"]
     assert list(scores) == ["position=sinusoidal", "attention=restricted attention.reach=2"]
@@ -77,11 +77,11 @@ def test_every_variant_with_every_seed(words: list[str], tmp_path: Path, capsys:
         'task.dev_target="$SEQTRANS_DATA"/dev.target'
     )
     shown = capsys.readouterr()
-    assert "4 of 4: attention=restricted attention.reach=2, seed 2: BLEU" in shown.err
+    assert "4 of 4: attention=restricted attention.reach=2, seed 2: chrF2" in shown.err
     assert "| `attention=restricted attention.reach=2` | " in shown.out
 
     assert front.main(["board", f"results={results}"]) == 0
-    assert "### looks: BLEU of " in (tmp_path / "README.md").read_text("utf-8")
+    assert "### looks: chrF2 of " in (tmp_path / "README.md").read_text("utf-8")
     assert front.main(["verify", f"results={results}"]) == 0
 
     assert front.main(words) == 0  # what is finished is not trained again

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqtrans.data import Corpus
+from seqtrans.corpus import Corpus
 from seqtrans.errors import DataError
 from seqtrans.task import Score, Task, Vocabulary
 from seqtrans_displays import DisplaySettings
