@@ -12,7 +12,7 @@ from seqtrans.errors import SettingsError
 from seqtrans.fields import written
 from seqtrans.plugins import Registry
 from seqtrans.resolving import Group, arrange
-from seqtrans.settings import Settings, Words
+from seqtrans.settings import AnySettings, Settings, Words, fill
 
 LAUNCH = "accelerate launch"
 
@@ -99,6 +99,27 @@ def measuring_command(program: str, settings: Settings, *without: str) -> str:
         if key not in ("report", *without) and value != type(settings).model_fields[key].default
     )
     return f"python -m {program} {joined(words)}".rstrip()
+
+
+def told_apart(
+    argv: Sequence[str], schema: type[AnySettings], what: str
+) -> tuple[AnySettings, list[str], list[tuple[str, ...]]]:
+    """A command's own settings, the words that all trials get, and those that each gets alone:
+    parts of the setting ``what`` with semicolons between. Raises ``SettingsError``.
+    """
+    mine: dict[str, object] = {}
+    words = []
+    for word in argv:
+        key, _, value = word.partition("=")
+        if key in schema.model_fields:
+            mine[key] = value
+        else:
+            words.append(word)
+    settings = fill(schema, mine, "", owner="this command")
+    trials = [tuple(part.split()) for part in getattr(settings, what).split(";")]
+    if not all(trials) or len(set(trials)) < len(trials):
+        raise SettingsError(f"{what} must be words with semicolons between, no two alike.")
+    return settings, words, trials
 
 
 def joined(words: Iterable[str]) -> str:

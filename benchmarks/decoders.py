@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from benchmarks import board, machine
-from benchmarks.commands import joined, measuring_command
+from benchmarks.commands import joined, measuring_command, told_apart
 from benchmarks.places import portable_run, portable_word
 from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans.errors import SettingsError
 from seqtrans.reuse import EnsembleSettings, read_command
-from seqtrans.settings import Settings, fill
+from seqtrans.settings import Settings
 
 if TYPE_CHECKING:
     from seqtrans.engine import Engine, Evaluation
@@ -51,21 +51,10 @@ def main(argv: list[str]) -> int:
 
     example: python -m benchmarks decoders run=runs/parsing decoders='decoder=greedy;decoder=beam'
     """
-    mine: dict[str, object] = {}
-    words = []
-    for word in argv:
-        key, _, value = word.partition("=")
-        if key in DecodersSettings.model_fields:
-            mine[key] = value
-        else:
-            words.append(word)
-    settings = fill(DecodersSettings, mine, "", owner="this command")
-    variants = [tuple(part.split()) for part in settings.decoders.split(";") if part.strip()]
-    if len(variants) < 2 or len(set(variants)) < len(variants):
-        raise SettingsError("decoders must be two or more, with semicolons between, no two alike.")
+    settings, words, variants = told_apart(argv, DecodersSettings, "decoders")
     read = [read_command([*words, *own], EnsembleSettings) for own in variants]
     contestants = [
-        Contestant(" ".join(own), used.load(changes))
+        Contestant(" ".join(map(portable_word, own)), used.load(changes))
         for own, (used, changes) in zip(variants, read, strict=True)
     ]
     check_same_data(contestants, settings.split)
@@ -133,8 +122,7 @@ def measurement(
     score = first.evaluation.score
     found = {contestant.name: contestant.figures(first) for contestant in contestants}
     config = first.engine.config
-    parts = (map(portable_word, part.split()) for part in settings.decoders.split(";"))
-    portable = settings.model_copy(update={"decoders": ";".join(map(" ".join, parts))})
+    portable = settings.model_copy(update={"decoders": ";".join(found)})
     return Measurement(
         format=FORMAT,
         recipe=settings.name,

@@ -6,12 +6,13 @@ model of the shape that the file WORK says, and then answers. Each line on stand
 number of a round; the line that comes back says how long it took and how much memory the process
 ever had.
 
-What is the same for all: fp32, sinusoidal positions, embeddings scaled by √D and tied with each
-other and with the projection, ReLU, dropout of embeddings and sub-layers (section 5.4) and none of
-attention weights or inside feed-forward layers, label smoothing, Adam in torch's fused form, no
-clipping, batches that are tensors before the clock starts. A gradient is divided by the batch's
-target tokens. Where a toolkit has a loss of its own it uses that, else torch's cross-entropy. What
-differs stands with each. In decoding every sentence takes ``length`` steps, no more and no fewer.
+What is the same for all: fp32 (but for what is called int8), sinusoidal positions, embeddings
+scaled by √D and tied with each other and with the projection, ReLU, dropout of embeddings and
+sub-layers (section 5.4) and none of attention weights or inside feed-forward layers, label
+smoothing, Adam in torch's fused form, no clipping, batches that are tensors before the clock
+starts. A gradient is divided by the batch's target tokens. Where a toolkit has a loss of its own it
+uses that, else torch's cross-entropy. What differs stands with each. In decoding every sentence
+takes ``length`` steps, no more and no fewer.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class DecodeSettings(SpeedSettings):
     """Decoding."""
 
     decoder: Literal["greedy", "beam4"] = Field("greedy", description="the search")
-    batch: int = Field(64, ge=1, description="sentences that are decoded together")
+    batch: int = Field(64, ge=1, le=POOL, description="sentences that are decoded together")
     precision: Literal["fp32", "int8"] = Field("fp32", description="that of our own contestant")
 
     @model_validator(mode="after")
@@ -514,12 +514,14 @@ def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
         else:
             left_out.append("ctranslate2_int8")
     others = [one for one in result["contestants"] if one["name"] not in left_out]
+    if not others:
+        raise SettingsError("no other toolkit took part that counts; a row needs one.")
     return Measurement(
         format=FORMAT,
         recipe="-".join(what),
         metric="times_the_fastest_peer",
         better="higher",
-        value=min((one["ratio"][0] for one in others), default=1.0),
+        value=min(one["ratio"][0] for one in others),
         figures=dict(result),
         command=measuring_command(f"benchmarks.speed {kind}", settings, "peers_folder"),
         settings={"model": preset, "vocabulary": VOCABULARY, "run.threads": result["threads"]},
@@ -570,7 +572,8 @@ def table(result: Mapping[str, Any]) -> str:
     if not training:
         head += f", {settings['decoder']}, batches of {settings['batch']}"
     lines = [
-        f"{head}: {many(settings['rounds'], 'round')} of {result['batches']}, fp32, "
+        f"{head}: {many(settings['rounds'], 'round')} of {result['batches']}, "
+        f"{settings.get('precision', 'fp32')}, "
         f"{many(result['threads'], 'thread')}, {result['machine']}, torch {result['torch']}",
     ]
     lines += [f"{key}: {value:.1%}" for key, value in result.items() if key.startswith("padding")]

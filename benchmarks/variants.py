@@ -15,14 +15,14 @@ from typing import Annotated, Any, TextIO
 from pydantic import Field
 
 from benchmarks import board, machine
-from benchmarks.commands import joined, measuring_command
+from benchmarks.commands import joined, measuring_command, told_apart
 from benchmarks.places import portable_word
 from benchmarks.record import portable_settings
 from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans.errors import SeqtransError, SettingsError
 from seqtrans.plugins import registry
 from seqtrans.resolving import Config, packaged, resolve
-from seqtrans.settings import Settings, fill, parse_words
+from seqtrans.settings import Settings, parse_words
 
 REPORT = "evaluation.json"
 
@@ -59,18 +59,9 @@ def main(argv: list[str]) -> int:
     example: python -m benchmarks variants config=parsing-small task.treebank=wsj folder=runs/v
                variants='position=sinusoidal;position=rotary;attention=restricted'
     """
-    mine: dict[str, object] = {}
-    words = []
-    for word in argv:
-        key, _, value = word.partition("=")
-        if key in VariantsSettings.model_fields:
-            mine[key] = value
-        else:
-            words.append(word)
-    settings = fill(VariantsSettings, mine, "", owner="this command")
-    variants = [tuple(part.split()) for part in settings.variants.split(";") if part.strip()]
-    if not variants or len(set(variants)) < len(variants):
-        raise SettingsError("variants must be words with semicolons between, no two alike.")
+    settings, words, variants = told_apart(argv, VariantsSettings, "variants")
+    if len({folder_name(own) for own in variants}) < len(variants):
+        raise SettingsError("variants must differ in letters and digits, which name their folders.")
     names = registry()
     # Whatever is wrong with any of them is told before the first training.
     configs = [resolve(parse_words([*words, *own], packaged()), names) for own in variants]
@@ -103,7 +94,7 @@ class Trial:
         """Train, and score: what ``seqtrans evaluate`` reports. Raises ``SeqtransError`` with the
         last line of whatever fails.
         """
-        name = re.sub(r"[^\w.]+", "-", f"{' '.join(self.words)}-{self.seed}")
+        name = f"{folder_name(self.words)}-{self.seed}"
         folder = settings.folder / name
         log = settings.folder / f"{name}.log"
         settings.folder.mkdir(parents=True, exist_ok=True)
@@ -121,6 +112,11 @@ class Trial:
                     raise SeqtransError(f"{self}: seqtrans {command[0]} failed: {last} ({log})")
         content: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
         return content
+
+
+def folder_name(words: Sequence[str]) -> str:
+    """The folder of a variant's runs, but for the seed."""
+    return re.sub(r"[^\w.]+", "-", " ".join(words))
 
 
 def seqtrans(command: list[str], log: TextIO) -> int:
@@ -141,7 +137,9 @@ def measurement(
     first = next(iter(scores.values()))
     variants: dict[str, dict[str, float]] = {}
     for trial, found in scores.items():
-        variants.setdefault(" ".join(trial.words), {})[str(trial.seed)] = found["value"]
+        variants.setdefault(" ".join(map(portable_word, trial.words)), {})[str(trial.seed)] = found[
+            "value"
+        ]
     higher = assembly.build_task(configs[0], registry()).maximise
     means = [mean(values.values()) for values in variants.values()]
     flats = [portable_settings(config, settings.folder.resolve()) for config in configs]
@@ -160,7 +158,11 @@ def measurement(
         },
         command=" ".join(
             [
-                measuring_command("benchmarks variants", settings, "folder"),
+                measuring_command(
+                    "benchmarks variants",
+                    settings.model_copy(update={"variants": ";".join(variants)}),
+                    "folder",
+                ),
                 f"folder=runs/{settings.name}",
                 joined(map(portable_word, words)),
             ]

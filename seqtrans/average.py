@@ -51,14 +51,12 @@ def main(argv: list[str]) -> int:
     from seqtrans.errors import CheckpointError
     from seqtrans.files import whole_folder
 
-    steps = [
-        s for s in checkpoint.steps(settings.run) if settings.until is None or s <= settings.until
-    ]
-    if not steps:
-        raise CheckpointError(f"{settings.run} holds no checkpoint to average.")
-    kept = checkpoint.kept(settings.run)
+    steps, kept = checkpoint.steps(settings.run), checkpoint.kept(settings.run)
     if len(steps) > kept:  # the best, which may be much older, is kept besides the newest
         steps = steps[-kept:]
+    steps = [step for step in steps if settings.until is None or step <= settings.until]
+    if not steps:
+        raise CheckpointError(f"{settings.run} holds no checkpoint to average.")
     if settings.last is not None:
         if len(steps) < settings.last:
             few = f"{len(steps)} checkpoint{'' if len(steps) == 1 else 's'}"

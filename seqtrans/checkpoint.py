@@ -223,6 +223,14 @@ def read_validations(run: Path) -> dict[int, float]:
     return read_scores(path)[1] if path.is_file() else {}
 
 
+def read_metric(run: Path) -> str | None:
+    """What the validations were scored by, as far as it was noted."""
+    path = run / VALIDATIONS
+    read_validations(run)
+    metric = json.loads(path.read_text("utf-8")).get("metric") if path.is_file() else None
+    return None if metric is None else str(metric)
+
+
 def read_best(run: Path) -> int | None:
     """The step with the best validation; ``None`` if there has been none."""
     path = run / VALIDATIONS
@@ -245,9 +253,12 @@ def read_scores(path: Path) -> tuple[int | None, dict[int, float]]:
         ) from None
 
 
-def write_validations(run: Path, scores: Mapping[int, float], maximise: bool) -> None:
+def write_validations(
+    run: Path, scores: Mapping[int, float], maximise: bool, metric: str | None = None
+) -> None:
     """Note the validations so far; best and patience follow from them alone."""
-    content = {"best": best_step(scores, maximise), "scores": dict(scores)}
+    best = best_step(scores, maximise)
+    content = {"metric": metric, "best": best, "scores": dict(scores)}
     write_whole(run / VALIDATIONS, json.dumps(content, indent=1))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -22,13 +22,21 @@ from seqtrans.frozen import Frozen, frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
 from seqtrans.resolving import Config
-from seqtrans.runs import check_alike, check_causal, join_runs, open_run, warn
+from seqtrans.runs import (
+    Precision,
+    check_alike,
+    check_causal,
+    join_runs,
+    open_model,
+    open_run,
+    usable,
+    warn,
+)
 from seqtrans.settings import Words
 from seqtrans.task import Constraint, Score, Task, Vocabulary
 
 TOKENS = 4096
 """Padded source positions × hypotheses of a batch in decoding."""
-Precision = Literal["fp32", "bf16", "int8"]
 
 
 @dataclass(frozen=True)
@@ -67,13 +75,15 @@ def load(
         CheckpointError: there is no such run or step, it is damaged, or the vocabularies of several
             differ, or their ``model.causal``.
         PluginError: a component of the run is not installed here.
-        SettingsError: there is no such precision on that device.
+        SettingsError: there is no such mean, device, or precision on that device.
     """
     folders = [Path(run)] if isinstance(run, (str, Path)) else [Path(one) for one in run]
     steps = [step] if isinstance(step, (str, int)) else list(step)
     if not folders or not steps:
         raise CheckpointError("there is no run or no step to load.")
-    names, where = registry(), device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if mean not in get_args(Mean):
+        raise SettingsError(f"mean is one of {', '.join(get_args(Mean))}, not {mean!r}.")
+    names, where = registry(), usable(device, precision)
     weights = [checkpoint.choose(folder, wanted, warn) for folder in folders for wanted in steps]
     config, task = open_run(folders[0], names, changes)
     models: list[Transducer] = []
@@ -82,13 +92,10 @@ def load(
         own, opened = (config, task) if folder == folders[0] else open_run(folder, names)
         check_alike(folders[0], task, folder, opened, "can't decode together")
         check_causal(folders[0], config, folder, own)
-        model = assembly.build_model(own, names, opened)
-        checkpoint.load_weights(path, model)
-        kind = torch.bfloat16 if precision == "bf16" else torch.float32
-        models.append(model.to(where, kind).eval())
+        models.append(open_model(path, own, names, opened, where, precision))
     members = [frozen(model, precision == "int8") for model in models]
     scorer = members[0] if len(members) == 1 else Ensemble(members, mean)
-    engine = Engine(config, names, task, models[0], weights[0], scorer, tuple(weights))
+    engine = Engine(config, names, task, models[0], weights[0], scorer, tuple(weights), precision)
     engine.tokens = tokens
     return engine
 
@@ -105,9 +112,10 @@ class Engine:
         weights: Path,
         scorer: Transducer | Frozen | Ensemble | None = None,
         members: tuple[Path, ...] = (),
+        precision: Precision = "fp32",
     ) -> None:
         self.config, self.registry, self.task, self.model = config, registry, task, model
-        self.weights = weights
+        self.weights, self.precision = weights, precision
         self.scorer = model if scorer is None else scorer
         """What decodes and scores: the model, frozen, or an ensemble of which it is the first."""
         self.members = members or (weights,)
@@ -121,8 +129,7 @@ class Engine:
         """The run's decoder, or another one, with these settings over its own."""
         decoder = assembly.build_decoder(self.config, self.registry, name, **settings)
         beside = self.weights.parent, self.config, self.task, self.registry
-        kind = self.model.output_weight.dtype
-        join_runs(decoder, *beside, self.scorer.device, self.opened, kind)
+        join_runs(decoder, *beside, self.scorer.device, self.opened, self.precision)
         return decoder
 
     def transduce(

@@ -55,6 +55,7 @@ def main(argv: list[str]) -> int:
         f"{settings.split}: {score.metric} {score.value:.2f}  [{score.signature}]  {total} "
         f"examples, "
         f"{' + '.join(map(str, engine.members))}, decoder {engine.config.names['decoder']}, "
+        f"{'' if settings.precision == 'fp32' else f'precision {settings.precision}, '}"
         f"{seconds:.1f} s"
     )
     cut = sum(h.truncated for h in evaluation.hypotheses)
@@ -70,6 +71,7 @@ def main(argv: list[str]) -> int:
             "split": settings.split,
             "step": " + ".join(path.name for path in engine.members),
             "decoder": engine.config.names["decoder"],
+            "precision": settings.precision,
             "metric": score.metric,
             "value": score.value,
             "signature": score.signature,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field
 
-from seqtrans.errors import DataError, SeqtransError
+from seqtrans.errors import DataError, Problem, SeqtransError, SettingsError
 from seqtrans.reuse import read_command
 from seqtrans.settings import Settings
 
@@ -34,14 +34,14 @@ class ExportSettings(Settings):
     """What ``seqtrans export`` can be told."""
 
     run: Path = Field(description="the run folder")
-    output: Path = Field(description="the folder to write; one that is there is replaced")
+    output: Path = Field(description="the folder to write; an earlier export there is replaced")
     format: Literal["ctranslate2"] = Field("ctranslate2", description="the format to write")
     step: str = Field(
         "best", description="the checkpoint: best, last, average, or an update's number"
     )
     positions: int = Field(
         1024,
-        ge=1,
+        ge=2,
         description="how many positions are written for a scheme that has any number: longer "
         "sentences can't be read there",
     )
@@ -100,12 +100,16 @@ def main(argv: list[str]) -> int:
     example: seqtrans export run=runs/pairs format=ctranslate2 output=exported speed=yes
     """
     settings, changes = read_command(argv, ExportSettings)
+    check_output(settings.output)
+    unused = [f"{group}.{key}" for group, values in changes.tree.items() for key in values]
+    if unused:
+        raise SettingsError(*(Problem(key, "has no effect on what is exported") for key in unused))
     from seqtrans.engine import load
     from seqtrans.files import whole_folder
 
     form = format_of(settings.format)
     needed(settings.format)
-    engine = load(settings.run, settings.step, "cpu", changes)
+    engine = load(settings.run, settings.step, "cpu")
     why = next(form.obstacles(engine), None)
     if why is not None:
         raise SeqtransError(f"{settings.run} can't be exported to {settings.format}: {why}.")
@@ -121,6 +125,15 @@ def main(argv: list[str]) -> int:
     for line in (str(settings.output), *parity.lines()):
         print(line)
     return 0
+
+
+def check_output(folder: Path) -> None:
+    """Refuse a folder that holds anything but an earlier export: it would be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / REPORT).is_file():
+        raise SettingsError(
+            f"output={folder} holds something else than an export; name a new folder, or an "
+            "earlier export to replace it."
+        )
 
 
 class Peer(Protocol):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqtrans.attention import Attention, weights
-from seqtrans.int8 import WORTH, Int8Product, check_int8, shrink
+from seqtrans.int8 import WORTH, Int8Product, check_finite, check_int8, shrink
 from seqtrans.model import Layer, LayerState, State, Sublayer, Transducer, check_length
 from seqtrans.position import PositionScheme
 
@@ -36,10 +36,12 @@ def frozen(model: Transducer, int8: bool = False) -> Transducer | Frozen:
     """The model for decoding: frozen where it can be, or else itself.
 
     With ``int8`` its linear layers are replaced for good, by `seqtrans.int8`. Raises
-    ``SettingsError`` if there is no such thing where the model is.
+    ``SettingsError`` if there is no such thing where the model is, and ``SeqtransError`` if its
+    weights are not finite.
     """
     if int8:
         check_int8(model.device)
+        check_finite(model)
     found = Frozen(model, int8) if can_freeze(model) else model
     if int8:
         shrink(model)

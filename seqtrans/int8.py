@@ -1,9 +1,11 @@
 """A trained model in 8 bits on a CPU: a quarter of the weights to read, and faster products.
 
-The weights of each linear layer are rounded to 255 steps for each output, and what comes in to 127
-steps of its range (7 bits: without VNNI, a processor's sums of two products of 8 bits overflow).
-The range is that of all rows together, so what is decoded together matters a little. Embeddings,
-normalisations and attention stay in fp32. The products are FBGEMM's, as PyTorch brings them.
+The weights of the linear layers of attention and feed-forward are rounded to 255 steps for each
+output, and what comes in to 127 steps of its range (7 bits: without VNNI, a processor's sums of two
+products of 8 bits overflow). Where the decoder is frozen the projection to the vocabulary is, too.
+The range is that of all rows together, so what is decoded together matters a little, and a search
+that reads several symbols at once may find others. Embeddings, normalisations and attention stay in
+fp32. The products are FBGEMM's, as PyTorch brings them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from seqtrans.errors import SettingsError
+from seqtrans.attention import MultiHead
+from seqtrans.errors import SeqtransError, SettingsError
+from seqtrans.model import FeedForward
 
 WORTH = 1 << 17
 """Weights of a matrix from which on there is something to gain; smaller ones stay as they are."""
@@ -69,7 +73,8 @@ def check_int8(device: torch.device) -> None:
     """Raises ``SettingsError`` where there are no such products."""
     if device.type != "cpu":
         raise SettingsError(
-            f"precision=int8 is for CPUs, and this is {device.type}; use precision=bf16 there."
+            f"precision=int8 is for CPUs, and this is {device.type}; use precision=bf16 there, or "
+            "device=cpu."
         )
     if not hasattr(quantized(), "linear_dynamic") or "fbgemm" not in engines():
         raise SettingsError(
@@ -83,8 +88,15 @@ def engines() -> list[str]:
 
 
 def shrink(model: nn.Module) -> None:
-    """Put products in 8 bits in the place of all linear layers of a model that learns no more."""
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear) and child.weight.numel() >= WORTH:
-                setattr(module, name, Int8Linear(child))
+    """Put products in 8 bits in the place of the linear layers of attention and feed-forward."""
+    for part in model.modules():
+        if isinstance(part, (MultiHead, FeedForward)):
+            for name, child in list(part.named_children()):
+                if isinstance(child, nn.Linear) and child.weight.numel() >= WORTH:
+                    setattr(part, name, Int8Linear(child))
+
+
+def check_finite(model: nn.Module) -> None:
+    """Raises ``SeqtransError`` for weights that can't be rounded."""
+    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        raise SeqtransError("the model's weights are not finite; it can't be used.")

@@ -117,7 +117,10 @@ def from_json(
             f"{where} is of format {found}; this version of seqtrans reads format {FORMAT}."
         )
     words = Words()
-    for key, value in content["settings"].items():
+    settings = content.get("settings")
+    if not isinstance(settings, dict) or not set(KINDS) <= settings.keys():
+        raise CheckpointError(f"{where} is no config of a run.")
+    for key, value in settings.items():
         group, _, field = key.partition(".")
         words.tree.setdefault(group, {})[field or "name"] = value
     for kind in KINDS:
@@ -166,9 +169,11 @@ def arrange(words: Words, registry: Registry) -> tuple[dict[str, Group], list[Pr
     group.
     """
     tree = {group: dict(values) for group, values in words.tree.items()}
-    if "name" in tree.get("run", {}):
-        tree["run"].setdefault("folder", tree["run"].pop("name"))
     problems: list[Problem | str] = []
+    if "name" in tree.get("run", {}):
+        name = tree["run"].pop("name")
+        if tree["run"].setdefault("folder", name) != name:
+            problems.append(Problem("run", "is run.folder, which is given as well; give one"))
     wanted: Mapping[str, Mapping[str, Any]] = {}
     groups: dict[str, Group] = {}
     for group in GROUPS:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal, get_args
 
 import torch
 
 from seqtrans import assembly, checkpoint
 from seqtrans.decoding import Decoder, Scorer
-from seqtrans.errors import CheckpointError
+from seqtrans.errors import CheckpointError, SettingsError
 from seqtrans.fields import written
 from seqtrans.files import damage, read_json
 from seqtrans.frozen import frozen
+from seqtrans.int8 import check_int8
+from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.resolving import Config, from_json
 from seqtrans.settings import Words
 from seqtrans.task import Task
+
+Precision = Literal["fp32", "bf16", "int8"]
+"""Of the weights and products of a model in use."""
 
 
 def open_run(folder: Path, names: Registry, changes: Words | None = None) -> tuple[Config, Task]:
@@ -28,6 +34,41 @@ def open_run(folder: Path, names: Registry, changes: Words | None = None) -> tup
     task = assembly.build_task(config, names)
     task.open(folder / "task")
     return config, task
+
+
+def open_model(
+    weights: Path,
+    config: Config,
+    names: Registry,
+    task: Task,
+    device: torch.device,
+    precision: Precision,
+) -> Transducer:
+    """The model of a run with the weights of a checkpoint, for use."""
+    model = assembly.build_model(config, names, task)
+    checkpoint.load_weights(weights, model)
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    return model.to(device, kind).eval()
+
+
+def usable(device: str | None, precision: Precision) -> torch.device:
+    """The device to compute on, a GPU where there is one if none is named.
+
+    Raises ``SettingsError`` if it can't be used, or not with that precision.
+    """
+    named = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if precision not in get_args(Precision):
+        kinds = ", ".join(get_args(Precision))
+        raise SettingsError(f"precision is one of {kinds}, not {precision!r}.")
+    try:
+        torch.empty(0, device=named)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        raise SettingsError(f"device={named} can't be used here: {why}.") from None
+    found = torch.device(named)
+    if precision == "int8":
+        check_int8(found)
+    return found
 
 
 def check_alike(first: Path, task: Task, other: Path, its: Task, refused: str) -> None:
@@ -48,6 +89,8 @@ def check_same_model(run: Path, its: Config, config: Config) -> None:
     for key, value in config.flat().items():
         group = key.partition(".")[0]
         if group not in ("model", "source", "position", "attention") or "dropout" in key:
+            continue
+        if key == "model":  # a preset's name; what it set is compared
             continue
         if theirs.get(key) != value:
             raise CheckpointError(
@@ -70,10 +113,10 @@ def join_runs(
     names: Registry,
     device: torch.device,
     opened: dict[Path, Scorer],
-    dtype: torch.dtype = torch.float32,
+    precision: Precision = "fp32",
 ) -> None:
     """Give a decoder the models of the ``runs`` that it asks besides the one in ``folder``, each at
-    its best step, with weights of ``dtype``.
+    its best step.
 
     ``opened`` has those that are open already, and takes in the others. Raises ``CheckpointError``
     and ``PluginError`` as `seqtrans.load` does.
@@ -84,9 +127,8 @@ def join_runs(
             own, its = open_run(run, names)
             check_alike(folder, task, run, its, "can't decode together")
             check_causal(folder, config, run, own)
-            model = assembly.build_model(own, names, its)
-            checkpoint.load_weights(weights, model)
-            opened[run] = frozen(model.to(device, dtype).eval())
+            model = open_model(weights, own, names, its, device, precision)
+            opened[run] = frozen(model, precision == "int8")
     decoder.models = tuple(opened[run] for run in decoder.runs)
 
 

@@ -41,6 +41,8 @@ class Validation:
         self.world, self.rank = accelerator.num_processes, accelerator.process_index
         self.scores: dict[int, float] = {}
         """By update."""
+        self.metric: str | None = None
+        """What they are, as far as it is known."""
         self.examples = task.examples("dev")
         if not self.examples:
             raise DataError("the dev split is empty; validation needs an example at least.")
@@ -69,6 +71,7 @@ class Validation:
         """Bring back the scores up to an update."""
         found = checkpoint.read_validations(self.run)
         self.scores = {at: score for at, score in found.items() if at <= step}
+        self.metric = checkpoint.read_metric(self.run)
 
     @property
     def best(self) -> int | None:
@@ -87,6 +90,13 @@ class Validation:
         found = self.decode()
         loss = self.loss()
         score = self.score(found)
+        if self.scores and self.metric not in (None, score.metric):
+            self.reporter.warn(
+                f"the validations so far are of {self.metric}, and dev is now scored by "
+                f"{score.metric}: best and patience begin anew."
+            )
+            self.scores.clear()
+        self.metric = score.metric
         self.scores[step] = score.value
         seconds = time.monotonic() - began
         self.reporter.record(
@@ -94,7 +104,7 @@ class Validation:
         )
         # Only now: a validation that is noted here is not made again, nor recorded, after a kill.
         if self.accelerator.is_main_process:
-            checkpoint.write_validations(self.run, self.scores, self.task.maximise)
+            checkpoint.write_validations(self.run, self.scores, self.task.maximise, score.metric)
         best = self.best
         assert best is not None
         standing = f"best {self.scores[best]:.2f} at {best:,}" if best != step else "best so far"

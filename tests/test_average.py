@@ -127,6 +127,9 @@ def test_the_best_is_not_among_the_newest(
     )
     assert averaged(capsys, f"run={tmp_path}", "last=2")[0] == 0
     assert checkpoint.averaged(tmp_path) == [8, 9]
+    assert averaged(capsys, f"run={tmp_path}", "last=2", "until=8")[0] == 2
+    assert averaged(capsys, f"run={tmp_path}", "last=1", "until=8")[0] == 0
+    assert checkpoint.averaged(tmp_path) == [8]
 
 
 def test_minutes_beyond_what_is_kept_are_told(

@@ -72,9 +72,9 @@ def test_what_can_not_be_compared(tmp_path: Path, capsys: Captured) -> None:
         trained(tmp_path, name, text) for name, text in (("one", "ab\nba\n"), ("two", "ba\nbb\n"))
     )
     for words, message in (
-        ([one, "decoders=decoder=greedy"],
-         "decoders must be two or more, with semicolons between, no two alike."),
-        ([f"decoders={one};{other}"], f"'{other}' has another dev than the first."),
+        ([one, "decoders=decoder=greedy;decoder=greedy"],
+         "decoders must be words with semicolons between, no two alike."),
+        ([f"decoders={one};{other}"], "'run=runs/two' has another dev than the first."),
     ):  # fmt: skip
         capsys.readouterr()
         assert front.main(["decoders", *words]) == 2

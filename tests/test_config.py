@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from seqtrans.config import ENGINE, GROUPS, MODELS, TRAININGS
-from seqtrans.errors import SettingsError
+from seqtrans.errors import CheckpointError, SettingsError
 from seqtrans.plugins import registry
 from seqtrans.resolving import Config, from_json, groups, packaged, resolve
+from seqtrans.runs import check_same_model
 from seqtrans.settings import parse_words
 
 
@@ -71,6 +72,9 @@ def test_words_go_over_a_file_over_the_task_over_the_preset(tmp_path: Path) -> N
 def test_run_is_short_for_its_folder() -> None:
     assert config("task=parsing", "run=here/there").folder == Path("here/there")
     assert config("task=parsing").folder == Path("runs/parsing")
+    with pytest.raises(SettingsError) as caught:
+        config("task=parsing", "run=here", "run.folder=there")
+    assert str(caught.value) == "run: is run.folder, which is given as well; give one"
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -147,3 +151,14 @@ def test_every_group_can_be_listed() -> None:
     found = groups(parse_words(["task=parsing"], packaged()), registry())
     assert tuple(found) == GROUPS
     assert found["decoder"].name == "beam"
+
+
+def test_a_presets_name_says_nothing_of_the_weights() -> None:
+    same = [f"model.{key}={value}" for key, value in MODELS["tiny"].items()]
+    tiny = config("task=pairs", "model=tiny", "model.dropout=0.3")
+    check_same_model(Path("run"), tiny, config("task=pairs", "model=base", *same))
+    with pytest.raises(CheckpointError) as caught:
+        check_same_model(Path("run"), tiny, config("task=pairs", "model=base"))
+    assert str(caught.value) == (
+        "the weights of run don't fit this model: model.encoder_layers is 2 there and 6 here."
+    )

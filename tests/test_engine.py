@@ -15,6 +15,8 @@ import seqtrans
 from seqtrans import assembly, checkpoint
 from seqtrans.engine import Engine
 from seqtrans.errors import CheckpointError, DataError, PluginError, SettingsError
+from seqtrans.frozen import Frozen
+from seqtrans.int8 import Int8Product
 from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
@@ -152,6 +154,24 @@ def test_eight_bits(run: Path, parser: Engine, monkeypatch: pytest.MonkeyPatch) 
     assert small.score(examples) == pytest.approx(parser.score(examples), rel=0.1)
     assert small.score(examples) != parser.score(examples)
     assert len(small.transduce(LINES)) == len(LINES)
+    (draft,) = small.decoder("speculative", draft=str(run)).models
+    assert isinstance(draft, Frozen) == isinstance(small.scorer, Frozen)
+    if isinstance(draft, Frozen):
+        assert isinstance(draft.project, Int8Product)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"precision": "fp16"}, "precision is one of fp32, bf16, int8, not 'fp16'."),
+        ({"mean": "log"}, "mean is one of probabilities, logarithms, not 'log'."),
+        ({"device": "gpu"}, "device=gpu can't be used here: "),
+    ],
+)
+def test_what_there_is_not(run: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        seqtrans.load(run, **given)
+    assert str(caught.value).startswith(message)
 
 
 def test_scores_do_not_depend_on_the_batch(parser: Engine) -> None:

@@ -82,6 +82,32 @@ def test_ctranslate2_computes_the_same(
     assert {"model.bin", "config.json"} < {path.name for path in output.iterdir()}
 
 
+def test_only_an_earlier_export_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "notes.txt").write_text("mine", encoding="utf-8")
+    assert command(export.main, [f"run={tmp_path}/run", f"output={kept}"]) == 2
+    assert capsys.readouterr().err == (
+        f"seqtrans: output={kept} holds something else than an export; name a new folder, or an "
+        "earlier export to replace it.\n"
+    )
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+    (kept / export.REPORT).write_text("{}", encoding="utf-8")
+    export.check_output(kept)
+    export.check_output(tmp_path / "new")
+
+
+def test_what_has_no_effect_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = [f"run={tmp_path}/run", f"output={tmp_path}/new", "decoder.width=3", "task.metric=exact"]
+    assert command(export.main, argv) == 2
+    assert capsys.readouterr().err == (
+        "seqtrans: decoder.width: has no effect on what is exported\n"
+        "seqtrans: task.metric: has no effect on what is exported\n"
+    )
+
+
 def test_wrong_weights_are_noticed_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from seqtrans_tasks.inflection import InflectionSettings
 from seqtrans_tasks.inflection.inventing import LEAST, invent, stems
 from seqtrans_tasks.inflection.task import Inflection, question, spell
 from seqtrans_tasks.pairs.task import Pair
-from seqtrans_tasks.pairs.units import Inventory
+from seqtrans_tasks.pairs.units import UNKNOWN, Inventory
 
 TABLE = [
     ("walk", "walked", "V;PST"),
@@ -39,7 +39,7 @@ def prepared(folder: Path, **given: Any) -> Inflection:
         given = {"train": (path,), "dev": (path,), **given}
     settings = InflectionSettings(**given)
     target = folder / "task"
-    target.mkdir()
+    target.mkdir(parents=True)
     Inflection(settings).prepare(target)
     task = Inflection(settings)
     task.open(target)
@@ -70,6 +70,28 @@ def test_lines_for_people(tmp_path: Path) -> None:
         assert task.write(output) == form
         assert task.recover(task.publish(output), example) == output
         assert task.example(form).target == example.target
+
+
+def test_a_line_without_a_lemma() -> None:
+    with pytest.raises(DataError) as caught:
+        Inflection(InflectionSettings()).read(" \tV;PST")
+    assert str(caught.value) == "there is no lemma before the tab."
+
+
+def test_what_is_hidden_is_no_letter(tmp_path: Path) -> None:
+    """Stems are made up before units are hidden, and of letters that are known."""
+    task = prepared(tmp_path, invented=1.0, unknown=0.5)
+    assert UNKNOWN not in task.letters
+    drawn, _ = task.training(1, 1).drawn(np.arange(len(TABLE)), 0)
+    plain, _ = (
+        prepared(tmp_path / "plain", train=(tmp_path / "table.tsv",), invented=1.0)
+        .training(1, 1)
+        .drawn(np.arange(len(TABLE)), 0)
+    )
+    assert (drawn.sources.values == UNKNOWN).any()
+    assert (drawn.targets.values == plain.targets.values).all()
+    seen = drawn.sources.values != UNKNOWN
+    assert (drawn.sources.values[seen] == plain.sources.values[seen]).all()
 
 
 @pytest.mark.parametrize("line", ["walk", "walk V;PST"])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqtrans import frozen as freezing
 from seqtrans import int8
-from seqtrans.errors import SettingsError
+from seqtrans.errors import SeqtransError, SettingsError
 from seqtrans.frozen import Frozen, frozen
 from seqtrans.int8 import Int8Linear, Int8Product, check_int8, engines
 from seqtrans.model import Transducer
@@ -79,14 +79,16 @@ def made(**changes: Any) -> Transducer:
 
 
 @pytest.mark.parametrize("attention", ["full", "restricted", "grouped"])
-def test_models(attention: str) -> None:
-    """All linear layers are in 8 bits, frozen or not, and the logits are near."""
+@pytest.mark.parametrize("tie", ["all", "output", "none"])
+def test_models(attention: str, tie: str) -> None:
+    """Attention and feed-forward are in 8 bits, frozen or not, and the logits are near."""
     component = registry().get("attention", attention)
-    model = made(attention=lambda shape: component.make(component.settings(), shape))
+    model = made(attention=lambda shape: component.make(component.settings(), shape), tie=tie)
     plain = copy.deepcopy(model)
     small = frozen(model, int8=True)
     assert isinstance(small, Frozen) == (attention == "full")
-    assert not any(type(module) is nn.Linear for module in model.modules())
+    plain_ones = [module for module in model.modules() if type(module) is nn.Linear]
+    assert plain_ones == ([] if model.projection is None else [model.projection])
     assert any(isinstance(module, Int8Linear) for module in model.modules())
     sources = random_sources(SIZE)
     source, mask = padded(sources)
@@ -112,11 +114,20 @@ def test_small_matrices_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
         )
 
 
+def test_weights_that_are_not_finite() -> None:
+    model = made()
+    with torch.no_grad():
+        model.embedding.weight[3, 0] = float("nan")
+    with pytest.raises(SeqtransError) as caught:
+        frozen(model, int8=True)
+    assert str(caught.value) == "the model's weights are not finite; it can't be used."
+
+
 def test_where_there_is_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError) as caught:
         check_int8(torch.device("cuda"))
     assert str(caught.value) == (
-        "precision=int8 is for CPUs, and this is cuda; use precision=bf16 there."
+        "precision=int8 is for CPUs, and this is cuda; use precision=bf16 there, or device=cpu."
     )
     monkeypatch.setattr(int8, "engines", lambda: ["qnnpack"])
     with pytest.raises(SettingsError) as caught:

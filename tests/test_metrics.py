@@ -264,7 +264,19 @@ def test_a_system_is_as_good_as_itself() -> None:
         first, second = measure["systems"]["a"], measure["systems"]["b"]
         assert first["value"] == second["value"]
         assert "p, bootstrap" not in first
-        assert second["p, randomisation"] == pytest.approx(1 / 51)
+        assert second["p, randomisation"] == second["p, bootstrap"] == 1
+
+
+@pytest.mark.parametrize("better", [1, 3, 5])
+def test_a_few_words_more_are_no_proof(better: int) -> None:
+    """Randomisation agrees with the exact sign test, by which n of n have 2 · 2^-n: draws with the
+    very difference that there is count as chance.
+    """
+    right = [[("a",)]] * 200
+    outputs = {"base": [("b",)] * better + [("a",)] * (200 - better), "other": [("a",)] * 200}
+    comparison = compare_words(outputs, right, ("exact match",), trials=4000)
+    found = comparison.figures["measures"]["exact match"]["systems"]["other"]
+    assert found["p, randomisation"] == pytest.approx(2.0 ** (1 - better), abs=0.02)
 
 
 def test_a_comparison_of_text() -> None:

@@ -242,6 +242,29 @@ def test_a_finished_run_says_so(tmp_path: Path) -> None:
     assert [r["step"] for r in metrics(tmp_path, "training")] == [1, 2, 3, 4, 5]
 
 
+def test_scores_of_another_kind_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Best and patience begin anew where a run goes on with another metric."""
+    import toy
+
+    argv = words(tmp_path, steps=2, validate_every=1)
+    assert told(argv)[0] == 0
+    assert checkpoint.read_metric(tmp_path) == "digits"
+    monkeypatch.setattr(toy.Reversal, "score", lambda *_: Score("letters", -1.0, "x"))
+    status, err = told(words(tmp_path, steps=4, validate_every=1))
+    assert status == 0
+    assert (
+        err.count(
+            "the validations so far are of digits, and dev is now scored by letters: best and "
+            "patience begin anew."
+        )
+        == 1
+    )
+    assert list(checkpoint.read_validations(tmp_path)) == [3, 4]
+    assert checkpoint.read_metric(tmp_path) == "letters"
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_what_is_not_finite_is_recorded_as_null(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float

@@ -95,6 +95,8 @@ def test_what_is_wrong_is_told_before_the_first_training(
         ("position=sinusoidal;position=sinus", "did you mean 'sinusoidal'?"),
         (" ; ", "variants must be words with semicolons between, no two alike."),
         ("position=alibi;position=alibi", "variants must be words"),
+        ("position=alibi;", "variants must be words"),
+        ("training.lr=1e-3;training.lr=1e+3", "variants must differ in letters and digits"),
     ):
         assert front.main([*words, f"variants={given}"]) == 2
         assert problem in capsys.readouterr().err

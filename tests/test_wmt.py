@@ -341,3 +341,9 @@ def test_the_test_sets_are_sacrebleus() -> None:
             assert list(file.urls) == theirs.data
             assert [file.checksum] == [f"md5:{value}" for value in theirs.md5 or ()]
             assert list(file.members) == theirs.langpairs[f"en-{other}"]
+
+
+@pytest.mark.parametrize("task", ["wmt-en-de", "wmt-en-fr"])
+def test_the_score_is_bleu_whatever_the_units(task: str) -> None:
+    found = resolve(parse_words([f"task={task}", "task.level=character"]), registry())
+    assert found.settings["task"].measure == "bleu"

@@ -23,8 +23,8 @@ class InflectionSettings(PairsSettings):
         0.0,
         ge=0,
         le=1,
-        description="in training, give each pair with this probability a stem of random letters, "
-        "anew in each epoch: for few data, or where stems must be copied",
+        description="in training, give each pair with this probability a stem of random letters of "
+        "all training lemmas, anew in each epoch: for few data, or where stems must be copied",
     )
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from seqtrans.corpus import Array, Corpus
+from seqtrans.corpus import Corpus, Ragged
 from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Vocabulary
 from seqtrans_tasks.inflection import InflectionSettings
@@ -51,18 +51,17 @@ class Inflection(Pairs):
     def varies(self) -> bool:
         return super().varies or bool(self.settings.invented)
 
-    def vary(self, epoch: int, seed: int, numbers: Array, window: int) -> Corpus:
-        corpus = super().vary(epoch, seed, numbers, window)
+    def redraw(self, corpus: Corpus, random: Random) -> tuple[Ragged, Ragged]:
         if not self.settings.invented:
-            return corpus
-        random = Random(f"invented {seed} {epoch} {window}")
-        pairs = ((corpus.sources[i], corpus.targets[i]) for i in range(len(corpus)))
-        return Corpus.of(
-            self.invented(source.tolist(), target.tolist(), random)
-            if random.random() < self.settings.invented
-            else (source.tolist(), target.tolist())
-            for source, target in pairs
+            return corpus.sources, corpus.targets
+        pairs = (
+            (corpus.sources[i].tolist(), corpus.targets[i].tolist()) for i in range(len(corpus))
         )
+        drawn = Corpus.of(
+            self.invented(*pair, random) if random.random() < self.settings.invented else pair
+            for pair in pairs
+        )
+        return drawn.sources, drawn.targets
 
     def invented(
         self, source: list[int], target: list[int], random: Random
@@ -81,7 +80,7 @@ class Inflection(Pairs):
     def letters(self) -> list[int]:
         """The letters of all lemmas, each as often as it is there."""
         ids = np.asarray(self.corpus.sources.values)
-        found: list[int] = ids[self.is_letter[ids]].tolist()
+        found: list[int] = ids[self.is_letter[ids] & (ids != UNKNOWN)].tolist()
         return found
 
     @property
@@ -96,6 +95,8 @@ class Inflection(Pairs):
         lemma, tab, features = super().read(line).partition("\t")
         if not tab:
             raise DataError("a lemma and its features, such as 'walk\tV;PST', have a tab between.")
+        if not lemma.strip():
+            raise DataError("there is no lemma before the tab.")
         return question(lemma, features)
 
     def write(self, output: str) -> str:

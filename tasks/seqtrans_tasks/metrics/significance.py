@@ -1,16 +1,21 @@
 """Whether one system is better than another, or a second draw of sentences would say otherwise.
 
 Paired bootstrap (Koehn, 2004) and approximate randomisation (Riezler and Maxwell, 2005), both
-through sacreBLEU's ``PairedTest``. The first of the systems is the baseline of all others.
+through sacreBLEU's ``PairedTest``. The first of the systems is the baseline of all others. A draw
+that differs by exactly as much as the systems do speaks for chance, as it must where scores are
+counts of words: sacreBLEU leaves it out, by which equal systems differ significantly.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from sacrebleu import significance as library
 from sacrebleu.metrics.base import Metric, Signature
 from sacrebleu.metrics.base import Score as LibraryScore
 from sacrebleu.metrics.bleu import BLEU
@@ -40,6 +45,7 @@ def compare_text(
     lowercase: bool = False,
     with_ter: bool = True,
     by: Literal["bleu", "chrf"] = "bleu",
+    refuse_marks: bool = True,
     trials: int = 0,
 ) -> Comparison:
     """Systems by BLEU, chrF and TER, and by tokenised BLEU after each of the preparations.
@@ -48,7 +54,7 @@ def compare_text(
         systems: the lines of each system by its name, the baseline first.
         references: sets of lines, each as many as a system has.
         plain: whether the text is plain; else tokenised BLEU alone is taken.
-        tokenised, lowercase, with_ter, by: as in `scores.text_score`.
+        tokenised, lowercase, with_ter, by, refuse_marks: as in `scores.text_score`.
         trials: of each test; 0 is 1,000 of the bootstrap and 10,000 randomisations.
 
     Raises:
@@ -62,8 +68,9 @@ def compare_text(
         except DataError as error:
             raise DataError(f"{name}: {error}") from None
         marks = guards.left_marks(lines, references)
-        if marks:
+        if marks and refuse_marks:
             raise DataError(f"{name}: {marks}")
+        told += [f"{name}: {marks}"] if marks else []
         told += [f"{name}: {text}" for text in guards.doubts(lines, references)]
     metrics: list[Metric] = []
     if plain:
@@ -176,7 +183,8 @@ def paired(
     rows: dict[str, dict[str, Any]] = {name: {} for name in systems}
     for kind, test in TESTS:
         run = PairedTest(listed, {"": counted}, references, kind, trials)  # type: ignore[dict-item]
-        found, scores = run()
+        with counting_ties():
+            found, scores = run()
         ((name, signature),) = found.items()
         signatures[test] = str(signature)
         for system, result in zip(systems, scores[name], strict=True):
@@ -188,6 +196,22 @@ def paired(
             if result.p_value is not None:  # type: ignore[union-attr]
                 row[f"p, {test}"] = float(result.p_value)  # type: ignore[union-attr]
     return {"name": name, "signatures": signatures, "systems": rows}
+
+
+@contextmanager
+def counting_ties() -> Iterator[None]:
+    """Let sacreBLEU's tests count draws that are as far apart as the systems, or farther."""
+    before = library._compute_p_value
+    library._compute_p_value = share_as_far
+    try:
+        yield
+    finally:
+        library._compute_p_value = before
+
+
+def share_as_far(stats: NDArray[Any], real_difference: float) -> float:
+    """(c + 1) / (n + 1), where c of n ``stats`` of draws are ``real_difference`` or more."""
+    return float((np.sum(stats >= real_difference - 1e-9) + 1) / (len(stats) + 1))
 
 
 def check_names(systems: Mapping[str, Sequence[Any]]) -> None:

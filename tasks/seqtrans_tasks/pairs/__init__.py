@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from seqtrans.settings import Settings
 
 Level = Literal["subword", "character", "word", "symbols", "tagged"]
+Metric = Literal["bleu", "chrf", "tokenised-bleu", "exact"]
 BYTES = 256
 
 
@@ -106,7 +107,7 @@ class PairsSettings(Settings):
     copies: Literal["keep", "drop"] = Field(
         "keep", description="pairs of train whose two sides are equal"
     )
-    metric: Literal["bleu", "chrf", "tokenised-bleu", "exact"] | None = Field(
+    metric: Metric | None = Field(
         None,
         description="what dev and test are scored by: BLEU or chrF of plain text (sacreBLEU), BLEU "
         "of text that is tokenised already (as multi-bleu.perl has it), or the share that is "
@@ -131,13 +132,13 @@ class PairsSettings(Settings):
         return self.vocabulary if {*self.levels} == {"subword"} else None
 
     @property
-    def measure(self) -> Literal["bleu", "chrf", "tokenised-bleu", "exact"]:
+    def measure(self) -> Metric:
         """What outputs are scored by: as named, or as suits the target.
 
         What is written in characters is often a word or two, of which BLEU, which counts runs of
         four words, is 0 whatever they are.
         """
-        return self.metric or ("chrf" if self.levels[1] == "character" else "bleu")
+        return self.metric or ("chrf" if self.levels[1] in ("character", "tagged") else "bleu")
 
     @model_validator(mode="after")
     def _consistent(self) -> PairsSettings:

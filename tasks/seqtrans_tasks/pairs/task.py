@@ -178,13 +178,20 @@ class Pairs(Task):
     def vary(self, epoch: int, seed: int, numbers: Array, window: int) -> Corpus:
         """Some of the training pairs as an epoch of BPE-dropout or unknown units has them."""
         random = Random(f"{seed} {epoch} {window}")
-        sources, targets = self.corpus.sources.chosen(numbers), self.corpus.targets.chosen(numbers)
-        if self.settings.dropout:
-            sources = self.varied(sources, self.source, random, [EOS])
-            targets = self.varied(targets, self.target, random, [])
+        corpus = Corpus(self.corpus.sources.chosen(numbers), self.corpus.targets.chosen(numbers))
+        sources, targets = self.redraw(corpus, random)
         if self.settings.unknown and self.source.unknown is not None:
             sources = self.hidden(sources, self.source.unknown, random)
         return Corpus(sources, targets)
+
+    def redraw(self, corpus: Corpus, random: Random) -> tuple[Ragged, Ragged]:
+        """Sources and targets as an epoch has them, before units are hidden."""
+        if not self.settings.dropout:
+            return corpus.sources, corpus.targets
+        return (
+            self.varied(corpus.sources, self.source, random, [EOS]),
+            self.varied(corpus.targets, self.target, random, []),
+        )
 
     def varied(self, side: Ragged, units: Units, random: Random, end: list[int]) -> Ragged:
         """A side with its sub-words segmented anew, ``end`` after each text."""
@@ -272,6 +279,7 @@ class Pairs(Task):
             lowercase=self.settings.lowercase,
             with_ter=self.settings.ter,
             by=self.by,
+            refuse_marks=False,
         )
 
     @property

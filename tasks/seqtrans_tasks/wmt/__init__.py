@@ -7,11 +7,11 @@ They are ``pairs`` of text with the paper's files, units and scores. To be read 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from seqtrans_tasks.pairs import PairsSettings
+from seqtrans_tasks.pairs import Metric, PairsSettings
 
 FOLDER = (
     "the folder of the corpora; what task.train_source, … name is taken instead, split by split"
@@ -21,6 +21,10 @@ LONGEST = Field(
     ge=1,
     description="leave longer pairs out of training, in units of the longer side; not in the "
     "paper, tensor2tensor's",
+)
+SCORED: Any = Field(
+    "bleu",
+    description="what dev and test are scored by, as in task=pairs; none: by the target's units",
 )
 
 
@@ -32,6 +36,7 @@ class WmtEnDeSettings(PairsSettings):
         37_000, ge=1, description="at most so many units for both languages (section 5.1: about)"
     )
     max_length: int | None = LONGEST
+    metric: Metric | None = SCORED
 
 
 class WmtEnFrSettings(PairsSettings):
@@ -45,3 +50,4 @@ class WmtEnFrSettings(PairsSettings):
         32_000, ge=1, description="at most so many units for both languages (section 5.1)"
     )
     max_length: int | None = LONGEST
+    metric: Metric | None = SCORED
