@@ -32,8 +32,8 @@ def front(words: list[str]) -> int:
       board      show all rows as tables, and write them into the README of the results
       generate   write a corpus of pairs of any size, as long as real ones
       preparing  time the preparation of a corpus, beside what users do today
-      decoders   decode a split in several ways, and compare scores, outputs and time
       variants   train with each of several settings and several seeds, and compare the scores
+      decoders   decode a split in several ways, and compare scores, outputs and time
 
     python -m benchmarks COMMAND --help tells more of a command.
 

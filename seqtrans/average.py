@@ -51,10 +51,10 @@ def main(argv: list[str]) -> int:
     from seqtrans.errors import CheckpointError
     from seqtrans.files import whole_folder
 
-    steps, kept = checkpoint.steps(settings.run), checkpoint.kept(settings.run)
-    if len(steps) > kept:  # the best, which may be much older, is kept besides the newest
-        steps = steps[-kept:]
-    steps = [step for step in steps if settings.until is None or step <= settings.until]
+    steps = checkpoint.steps(settings.run)
+    kept = checkpoint.kept(settings.run) if steps else 0
+    # The best, which may be much older, is kept besides the newest.
+    steps = [s for s in steps[-kept:] if settings.until is None or s <= settings.until]
     if not steps:
         raise CheckpointError(f"{settings.run} holds no checkpoint to average.")
     if settings.last is not None:

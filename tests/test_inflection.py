@@ -83,8 +83,9 @@ def test_what_is_hidden_is_no_letter(tmp_path: Path) -> None:
     task = prepared(tmp_path, invented=1.0, unknown=0.5)
     assert UNKNOWN not in task.letters
     drawn, _ = task.training(1, 1).drawn(np.arange(len(TABLE)), 0)
+    table = (tmp_path / "table.tsv",)
     plain, _ = (
-        prepared(tmp_path / "plain", train=(tmp_path / "table.tsv",), invented=1.0)
+        prepared(tmp_path / "plain", train=table, dev=table, invented=1.0)
         .training(1, 1)
         .drawn(np.arange(len(TABLE)), 0)
     )
