@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any, TextIO
@@ -62,6 +63,9 @@ def main(argv: list[str]) -> int:
     settings, words, variants = told_apart(argv, VariantsSettings, "variants")
     if len({folder_name(own) for own in variants}) < len(variants):
         raise SettingsError("variants must differ in letters and digits, which name their folders.")
+    for key in ("run", "run.folder", "run.seed"):
+        if any(word.startswith(f"{key}=") for word in chain(words, *variants)):
+            raise SettingsError(f"{key} is another for each training; leave it out.")
     names = registry()
     # Whatever is wrong with any of them is told before the first training.
     configs = [resolve(parse_words([*words, *own], packaged()), names) for own in variants]

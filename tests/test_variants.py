@@ -96,6 +96,7 @@ def test_what_is_wrong_is_told_before_the_first_training(
         (" ; ", "variants must be words with semicolons between, no two alike."),
         ("position=alibi;position=alibi", "variants must be words"),
         ("position=alibi;", "variants must be words"),
+        ("position=alibi run.seed=4", "run.seed is another for each training; leave it out."),
         ("training.lr=1e-3;training.lr=1e+3", "variants must differ in letters and digits"),
     ):
         assert front.main([*words, f"variants={given}"]) == 2
