@@ -70,21 +70,22 @@ def training_command(
 
 
 def evaluation_command(
-    run: str,
+    runs: Mapping[str, Sequence[int]],
     split: str,
     step: str,
     changes: Mapping[str, Mapping[str, Any]],
-    averaged: Sequence[int] = (),
 ) -> str:
     """The command that decodes and scores the split as the row did.
 
-    ``averaged`` are the updates whose checkpoints are in the average, oldest first.
+    Of each of the ``runs`` there are the updates whose checkpoints are in its average, oldest
+    first; none if it is not the average that decodes.
     """
-    words = [f"run={run}", f"split={split}", f"step={step}"]
+    words = [f"run={','.join(runs)}", f"split={split}", f"step={step}"]
     before = ""
-    if averaged:
-        average = [f"run={run}", f"last={len(averaged)}", f"until={averaged[-1]}"]
-        before = f"seqtrans average {joined(average)} && "
+    for run, averaged in runs.items():
+        if averaged:
+            average = [f"run={run}", f"last={len(averaged)}", f"until={averaged[-1]}"]
+            before += f"seqtrans average {joined(average)} && "
     for group, values in changes.items():
         for key, value in values.items():
             words.append(f"{group if key == 'name' else f'{group}.{key}'}={written(value)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,17 @@ from benchmarks.results import (
     write_row,
 )
 from seqtrans.errors import SettingsError
+from seqtrans.plugins import Registry
 from seqtrans.resolving import Config, from_json
-from seqtrans.reuse import UseSettings, read_command
+from seqtrans.reuse import DecodingSettings, read_command
 
 
-class RecordSettings(Folder, UseSettings):
+class RecordSettings(Folder, DecodingSettings):
     """What ``python -m benchmarks record`` can be told."""
 
+    run: tuple[Path, ...] = Field(
+        min_length=1, description="the run folder, or several that decode together"
+    )
     split: str = Field("test", description="which split of the run's data: test or dev")
     recipe: str | None = Field(
         None, min_length=1, description="what the row is called; none: as the run folder"
@@ -45,13 +49,14 @@ class RecordSettings(Folder, UseSettings):
 def main(argv: list[str]) -> int:
     """Decode a split with a finished run, score it, and write the result as a row.
 
-    usage: python -m benchmarks record run=FOLDER [split=test] [step=best] [recipe=NAME]
+    usage: python -m benchmarks record run=FOLDER[,FOLDER …] [split=test] [step=best] [recipe=NAME]
                                        [replace=true] [results=FOLDER]
                                        [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
-    The row is RESULTS/DATA-RECIPE-SEED.json, the hypotheses are beside it in a .txt.gz. Record on
-    the machine that trained: the row says which one it was. Paths in it begin with $SEQTRANS_DATA,
-    the data folder, or are relative to the repository.
+    Several runs decode as one; the row has the first one's settings and the cost of all. It is
+    RESULTS/DATA-RECIPE-SEED.json, the hypotheses are beside it in a .txt.gz. Record on the machine
+    that trained: the row says which one it was. Paths in it begin with $SEQTRANS_DATA, the data
+    folder, or are relative to the repository.
 
     example: python -m benchmarks record run=runs/brackets split=test decoder.width=8
     """
@@ -60,11 +65,11 @@ def main(argv: list[str]) -> int:
         raise SettingsError("split=train: results are recorded for data that was not trained on.")
     from seqtrans import checkpoint
     from seqtrans.engine import load
-    from seqtrans.files import read_json
     from seqtrans.reporting import counting
 
-    folder = settings.run.resolve()
-    engine = load(folder, settings.step, settings.device, changes, settings.tokens)
+    folders = [run.resolve() for run in settings.run]
+    folder = folders[0]
+    engine = load(folders, settings.step, settings.device, changes, settings.tokens)
     task, config = engine.task, engine.config
     data, fingerprint = task.data(settings.split)
     recipe = settings.recipe or folder.name
@@ -74,10 +79,12 @@ def main(argv: list[str]) -> int:
         raise SettingsError(
             f"{path} is there already; give replace=true to overwrite it, or another recipe=NAME."
         )
-    # What was typed for the training is in the run's config as it is, without the changes.
-    trained = from_json(read_json(folder / "config.json"), engine.registry, folder / "config.json")
     row_settings = portable_settings(config, folder)
-    training, updates, seconds = cost(folder, engine.weights, settings.step)
+    costs = [
+        cost(run, weights, settings.step)
+        for run, weights in zip(folders, engine.members, strict=True)
+    ]
+    training, updates, seconds = total(costs)
 
     examples = task.examples(settings.split)
     began = time.monotonic()
@@ -100,24 +107,26 @@ def main(argv: list[str]) -> int:
         value=score.value,
         signature=score.signature,
         figures=dict(score.figures),
-        parameters=sum(parameter.numel() for parameter in engine.model.parameters()),
+        parameters=engine.parameters,
         step=settings.step,
         updates=updates,
         training=training,
         seconds=Seconds(training=seconds, decoding=round(decoding, 2)),
         command=Command(
-            training=training_command(
-                portable_settings(trained, folder),
-                engine.registry,
-                training.processes,
-                training.precision,
+            training=" && ".join(
+                trained(run, made, engine.registry)
+                for run, (made, _, _) in zip(folders, costs, strict=True)
             ),
             evaluation=evaluation_command(
-                portable_run(folder),
+                {
+                    portable_run(run): checkpoint.averaged(run)
+                    if settings.step == "average"
+                    else ()
+                    for run in folders
+                },
                 settings.split,
                 settings.step,
                 portable_changes(changes.tree, row_settings),
-                checkpoint.averaged(folder) if settings.step == "average" else (),
             ),
         ),
         settings=row_settings,
@@ -138,6 +147,27 @@ def main(argv: list[str]) -> int:
                 )
     print("python -m benchmarks board puts it in the tables.")
     return 0
+
+
+def trained(run: Path, made: Training, registry: Registry) -> str:
+    """What was typed for a training: it is in the run's config as it is, without changes."""
+    from seqtrans.files import read_json
+
+    config = from_json(read_json(run / "config.json"), registry, run / "config.json")
+    settings = portable_settings(config, run)
+    return training_command(settings, registry, made.processes, made.precision)
+
+
+def total(costs: Sequence[tuple[Training, int, float]]) -> tuple[Training, int, float]:
+    """The cost of several trainings, on processes like the first one's."""
+    whole, updates, seconds = zip(*costs, strict=True)
+    everything = whole[0].model_copy(
+        update={
+            "updates": sum(training.updates for training in whole),
+            "seconds": round(sum(training.seconds for training in whole), 2),
+        }
+    )
+    return everything, sum(updates), round(sum(seconds), 2)
 
 
 def cost(run: Path, weights: Path, step: str) -> tuple[Training, int, float]:

@@ -125,6 +125,11 @@ class Engine:
         self.opened: dict[Path, Scorer] = {}
         """The models of other runs that decoders have asked for."""
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers were learnt; of an ensemble, in all its models."""
+        return sum(p.numel() for model in models(self.scorer) for p in model.parameters())
+
     def decoder(self, name: str | None = None, **settings: Any) -> Decoder:
         """The run's decoder, or another one, with these settings over its own."""
         decoder = assembly.build_decoder(self.config, self.registry, name, **settings)
@@ -404,12 +409,17 @@ def specials(scorer: Scorer) -> tuple[int, int, int]:
     return scorer.vocabulary.pad, scorer.vocabulary.bos, scorer.vocabulary.eos
 
 
+def models(scorer: Scorer) -> list[torch.nn.Module]:
+    """The models behind a scorer."""
+    members = scorer.models if isinstance(scorer, Ensemble) else [scorer]
+    found = (member.model if isinstance(member, Frozen) else member for member in members)
+    return [model for model in found if isinstance(model, torch.nn.Module)]
+
+
 @contextmanager
 def evaluating(scorer: Scorer) -> Iterator[None]:
     """No dropout inside this block, whatever the models behind the scorer do otherwise."""
-    members = scorer.models if isinstance(scorer, Ensemble) else [scorer]
-    models = [member.model if isinstance(member, Frozen) else member for member in members]
-    modules = [model for model in models if isinstance(model, torch.nn.Module)]
+    modules = models(scorer)
     training = [module.training for module in modules]
     for module in modules:
         module.eval()

@@ -789,10 +789,35 @@ def test_commands_mean_the_same_to_a_shell() -> None:
 
 def test_the_evaluation_command() -> None:
     changes = {"decoder": {"name": "beam", "width": "8"}, "task": {"constrained": "no"}}
-    assert evaluation_command("runs/x", "test", "best", changes) == (
+    assert evaluation_command({"runs/x": ()}, "test", "best", changes) == (
         "seqtrans evaluate run=runs/x split=test step=best decoder=beam decoder.width=8 "
         "task.constrained=no"
     )
+    assert evaluation_command({"runs/x": (1, 2), "runs/y": (3,)}, "dev", "average", {}) == (
+        "seqtrans average run=runs/x last=2 until=2 && seqtrans average run=runs/y last=1 until=3 "
+        "&& seqtrans evaluate run=runs/x,runs/y split=dev step=average"
+    )
+
+
+def test_several_runs_that_decode_as_one(home: Path, tmp_path: Path, capsys: Captured) -> None:
+    shutil.copytree(home / "run", tmp_path / "other")
+    (tmp_path / "README.md").write_text(f"{board.BEGIN}\n{board.END}\n", "utf-8")
+    results = tmp_path / "results"
+    both = f"run={home}/run,{tmp_path}/other"
+    assert front.main(["record", both, "recipe=two", f"results={results}"]) == 0
+    one, two = read_row(home / "results" / NAME), read_row(next(iter(rows(results))))
+    assert two.recipe == "two"
+    assert two.parameters == 2 * one.parameters
+    assert two.updates == 2 * one.updates
+    assert two.training.seconds == 2 * one.training.seconds
+    assert two.value == one.value
+    assert two.command.training.split(" && ") == [
+        one.command.training,
+        one.command.training.replace("runs/run", "runs/other"),
+    ]
+    assert "run=runs/run,runs/other " in two.command.evaluation
+    assert front.main(["board", f"results={results}"]) == 0
+    assert verified(results, capsys)[0] == 0
 
 
 # --- what a task publishes --------------------------------------------------------------------
