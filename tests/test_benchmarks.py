@@ -210,7 +210,7 @@ def test_recording_an_average_and_what_lies_elsewhere(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "run: must be given: the run folder"),
+        ([], "run: must be given: the run folder, or several that decode together"),
         (
             ["run=runs/x", "split=train"],
             "split=train: results are recorded for data that was not trained on.",
