@@ -143,12 +143,17 @@ def searches(figures: Mapping[str, Any]) -> str:
             f"`{name}`",
             f"{found['score']:.2f}",
             f"{median(found['seconds']):.1f}",
-            "{:.2f} ({:.2f}–{:.2f})".format(*found["ratio"]),
+            ratio(found["ratio"]),
             f"{found['equal']:,} of {figures['outputs']:,}",
         )
         for name, found in figures["decoders"].items()
     )
     return written(heads, lines)
+
+
+def ratio(rounds: Sequence[float]) -> str:
+    """What `benchmarks.results.spread` gives, to be read."""
+    return "{:.2f} ({:.2f}–{:.2f})".format(*rounds)
 
 
 def scores(figures: Mapping[str, Any]) -> str:
@@ -182,7 +187,7 @@ def lap(found: Sequence[Measurement]) -> str:
         there = {one["name"]: one for one in measured.figures["contestants"]}
         ours = there["seqtrans"]
         cells = [
-            "{:.2f} ({:.2f}–{:.2f}), {:,.0f} MB".format(*there[name]["ratio"], there[name]["peak"])
+            f"{ratio(there[name]['ratio'])}, {there[name]['peak']:,.0f} MB"
             if name in there
             else "–"
             for name in names

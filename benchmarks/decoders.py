@@ -6,8 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -15,7 +15,7 @@ from pydantic import Field
 from benchmarks import board, machine
 from benchmarks.commands import joined, measuring_command, told_apart
 from benchmarks.places import portable_run, portable_word
-from benchmarks.results import FORMAT, Measurement, write_measurement
+from benchmarks.results import FORMAT, Measurement, spread, write_measurement
 from seqtrans.errors import SettingsError
 from seqtrans.reuse import EnsembleSettings, read_command
 from seqtrans.settings import Settings
@@ -84,9 +84,9 @@ class Contestant:
         self.evaluation = self.engine.evaluate(split)
         self.seconds.append(time.perf_counter() - began)
 
-    @property
+    @cached_property
     def lines(self) -> list[str]:
-        """The outputs as they are written."""
+        """The outputs as they are written, once all turns are taken."""
         assert self.evaluation is not None
         return [self.engine.task.write(output) for output in self.evaluation.outputs]
 
@@ -99,7 +99,7 @@ class Contestant:
         return {
             "score": self.evaluation.score.value,
             "seconds": self.seconds,
-            "ratio": [median(ratios), min(ratios), max(ratios)],
+            "ratio": spread(ratios),
             "equal": sum(a == b for a, b in zip(self.lines, first.lines, strict=True)),
             "checkpoints": [f"{portable_run(p.parent)}/{p.name}" for p in self.engine.members],
         }

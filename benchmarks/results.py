@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -173,6 +174,11 @@ class Folder(Settings):
     """Where the rows are."""
 
     results: Path = Field(RESULTS, description="the folder of the rows")
+
+
+def spread(ratios: Sequence[float]) -> list[float]:
+    """The median of the rounds, the least and the greatest: how a ratio is kept."""
+    return [median(ratios), min(ratios), max(ratios)]
 
 
 def file_name(data: str, recipe: str, seed: int, split: str) -> str:

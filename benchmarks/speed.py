@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 from benchmarks import machine, peers
 from benchmarks.commands import measuring_command
 from benchmarks.machine import processor
-from benchmarks.results import FORMAT, ROOT, Measurement, write_measurement
+from benchmarks.results import FORMAT, ROOT, Measurement, spread, write_measurement
 from seqtrans import costs
 from seqtrans.commands import run
 from seqtrans.config import MODELS, DataSettings, Shape, TrainingSettings
@@ -399,7 +399,7 @@ def measure(
     figures: dict[str, float],
 ) -> int:
     """Let all contestants take turns, and print and write what came of it."""
-    if settings.report is not None and not commands:
+    if settings.report is not None and not any(counts(name, settings) for name in commands):
         raise SettingsError(
             "report: there is no other toolkit to compare with; name a folder of their "
             "environments by peers_folder"
@@ -482,7 +482,7 @@ def describe(
             "rate": median(rates),
             "gflops": median(n / s for n, s in zip(operations, contestant.seconds, strict=True)),
             "peak": contestant.peak,
-            "ratio": [median(ratios), min(ratios), max(ratios)],
+            "ratio": spread(ratios),
         }
         if not work.training:
             row["same"] = agreement(ours.outputs, contestant.outputs, work.length - 1)
@@ -500,22 +500,24 @@ def describe(
     }
 
 
-def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
-    """How many times as fast as the fastest of the others ours is, with everything else beside it.
+def counts(name: str, settings: SpeedSettings) -> bool:
+    """Whether we are measured by this contestant. What computes with int8 counts only where ours
+    does too: it does other work.
+    """
+    ours = settings.precision if isinstance(settings, DecodeSettings) else "fp32"
+    return name != OURS and (ours == "int8" or not name.endswith("_int8"))
 
-    What computes with int8 counts only where ours does too: it does other work.
+
+def row(result: Mapping[str, Any], settings: SpeedSettings) -> Measurement:
+    """How many times as fast as the fastest of the others that count ours is, with everything else
+    beside it.
     """
     kind, preset = result["kind"], settings.preset
-    what, left_out = [kind, preset], [OURS]
+    what = [kind, preset]
     if isinstance(settings, DecodeSettings):
         what += [settings.decoder, str(settings.batch)]
-        if settings.precision == "int8":
-            what.append("int8")
-        else:
-            left_out.append("ctranslate2_int8")
-    others = [one for one in result["contestants"] if one["name"] not in left_out]
-    if not others:
-        raise SettingsError("no other toolkit took part that counts; a row needs one.")
+        what += ["int8"] if settings.precision == "int8" else []
+    others = [one for one in result["contestants"] if counts(one["name"], settings)]
     return Measurement(
         format=FORMAT,
         recipe="-".join(what),

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -214,39 +214,30 @@ def thin(run: Path, keep: int, best: int | None) -> None:
             discard(step_folder(run, step))
 
 
-def read_validations(run: Path) -> dict[int, float]:
-    """The score of each validation by its step, oldest first.
+@dataclass(frozen=True)
+class Validations:
+    """What ``write_validations`` wrote; nothing if there has been none."""
 
-    Raises ``CheckpointError`` if they can't be read.
-    """
+    metric: str | None = None
+    """What they were scored by, as far as it was noted."""
+    best: int | None = None
+    """The step with the best score."""
+    scores: dict[int, float] = field(default_factory=dict)
+    """The score of each by its step, oldest first."""
+
+
+def read_validations(run: Path) -> Validations:
+    """The validations of a run. Raises ``CheckpointError`` if they can't be read."""
     path = run / VALIDATIONS
-    return read_scores(path)[1] if path.is_file() else {}
-
-
-def read_metric(run: Path) -> str | None:
-    """What the validations were scored by, as far as it was noted."""
-    path = run / VALIDATIONS
-    read_validations(run)
-    metric = json.loads(path.read_text("utf-8")).get("metric") if path.is_file() else None
-    return None if metric is None else str(metric)
-
-
-def read_best(run: Path) -> int | None:
-    """The step with the best validation; ``None`` if there has been none."""
-    path = run / VALIDATIONS
-    return read_scores(path)[0] if path.is_file() else None
-
-
-def read_scores(path: Path) -> tuple[int | None, dict[int, float]]:
-    """The best step and the score of each: what ``write_validations`` wrote.
-
-    Raises ``CheckpointError`` if it is anything else.
-    """
+    if not path.is_file():
+        return Validations()
     try:
         content = json.loads(path.read_text("utf-8"))
-        best = content["best"]
+        metric, best = content.get("metric"), content["best"]
         scores = {int(step): float(value) for step, value in content["scores"].items()}
-        return None if best is None else int(best), scores
+        return Validations(
+            None if metric is None else str(metric), None if best is None else int(best), scores
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(
             f"{path} can't be read; without it the best checkpoint and patience are not known."
@@ -295,7 +286,7 @@ def choose(
     elif step == "last":
         folder = step_folder(run, found[-1])
     elif step == "best":
-        best = read_best(run)
+        best = read_validations(run).best
         if best is not None and best not in found:
             warn(f"the best checkpoint of {run}, step-{best}, is gone; using step-{found[-1]}.")
         folder = step_folder(run, best if best in found and best is not None else found[-1])

@@ -16,14 +16,14 @@ from seqtrans.constraint import asked, refused
 from seqtrans.corpus import Corpus
 from seqtrans.data import collate, decoding_batches, pad
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
-from seqtrans.ensemble import Ensemble, Mean
+from seqtrans.ensemble import Ensemble
 from seqtrans.errors import CheckpointError, DataError, SeqtransError, SettingsError
 from seqtrans.frozen import Frozen, frozen
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry, registry
 from seqtrans.resolving import Config
+from seqtrans.reuse import Mean, Precision
 from seqtrans.runs import (
-    Precision,
     check_alike,
     check_causal,
     join_runs,

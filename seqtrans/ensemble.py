@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,7 @@ from torch import Tensor
 
 from seqtrans.frozen import Frozen
 from seqtrans.model import Transducer
-
-Mean = Literal["probabilities", "logarithms"]
+from seqtrans.reuse import Mean
 
 
 @dataclass

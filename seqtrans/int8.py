@@ -22,6 +22,8 @@ from seqtrans.model import FeedForward
 
 WORTH = 1 << 17
 """Weights of a matrix from which on there is something to gain; smaller ones stay as they are."""
+quantized: Any = torch.ops.quantized
+"""PyTorch's products in 8 bits."""
 
 
 class Int8Product:
@@ -37,15 +39,15 @@ class Int8Product:
             )
             rounded = torch.quantize_per_channel(weight, steps, zeros, 0, torch.qint8)
         own = None if bias is None else bias.detach().float()
-        self.packed: Any = quantized().linear_prepack(rounded, own)
+        self.packed: Any = quantized.linear_prepack(rounded, own)
 
     def __call__(self, x: Tensor) -> Tensor:
         """[..., K] -> [..., M]."""
-        return cast(Tensor, quantized().linear_dynamic(x, self.packed, True))
+        return cast(Tensor, quantized.linear_dynamic(x, self.packed, True))
 
     def rectified(self, x: Tensor) -> Tensor:
         """max(0, xWᵀ + b)."""
-        return cast(Tensor, quantized().linear_relu_dynamic(x, self.packed, True))
+        return cast(Tensor, quantized.linear_relu_dynamic(x, self.packed, True))
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """``to`` + xWᵀ + b."""
@@ -64,11 +66,6 @@ class Int8Linear(nn.Module):
         return self.product(x)
 
 
-def quantized() -> Any:
-    """PyTorch's products in 8 bits."""
-    return torch.ops.quantized
-
-
 def check_int8(device: torch.device) -> None:
     """Raises ``SettingsError`` where there are no such products."""
     if device.type != "cpu":
@@ -76,7 +73,7 @@ def check_int8(device: torch.device) -> None:
             f"precision=int8 is for CPUs, and this is {device.type}; use precision=bf16 there, or "
             "device=cpu."
         )
-    if not hasattr(quantized(), "linear_dynamic") or "fbgemm" not in engines():
+    if not hasattr(quantized, "linear_dynamic") or "fbgemm" not in engines():
         raise SettingsError(
             "this PyTorch has no products in 8 bits for this processor; use precision=fp32."
         )

@@ -16,6 +16,10 @@ from seqtrans.words import split_bare
 if TYPE_CHECKING:
     from seqtrans.engine import Engine
 
+Mean = Literal["probabilities", "logarithms"]
+"""What is averaged where several decode together."""
+Precision = Literal["fp32", "bf16", "int8"]
+"""Of the weights and products of a model in use."""
 CHANGEABLE = ("decoder", "task")
 """The groups of a run that may be changed when it is used; of the task, what its settings call
 ``late``.
@@ -54,10 +58,10 @@ class EnsembleSettings(DecodingSettings):
         description="the checkpoint: best, last, average, or an update's number; or several that "
         "decode together",
     )
-    mean: Literal["probabilities", "logarithms"] = Field(
+    mean: Mean = Field(
         "probabilities", description="what is averaged where several decode together"
     )
-    precision: Literal["fp32", "bf16", "int8"] = Field(
+    precision: Precision = Field(
         "fp32",
         description="of weights and products; bf16 is faster on GPUs that have it, int8 on CPUs, "
         "and both are less exact",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 
@@ -18,11 +18,9 @@ from seqtrans.int8 import check_int8
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.resolving import Config, from_json
+from seqtrans.reuse import Precision
 from seqtrans.settings import Words
 from seqtrans.task import Task
-
-Precision = Literal["fp32", "bf16", "int8"]
-"""Of the weights and products of a model in use."""
 
 
 def open_run(folder: Path, names: Registry, changes: Words | None = None) -> tuple[Config, Task]:
@@ -87,10 +85,9 @@ def check_same_model(run: Path, its: Config, config: Config) -> None:
     """Refuse a run of which the weights would mean something else; dropout doesn't count."""
     theirs = its.flat()
     for key, value in config.flat().items():
-        group = key.partition(".")[0]
-        if group not in ("model", "source", "position", "attention") or "dropout" in key:
-            continue
-        if key == "model":  # a preset's name; what it set is compared
+        group, dot, _ = key.partition(".")
+        preset = group == "model" and not dot  # only a name; what it set is compared
+        if group not in ("model", "source", "position", "attention") or "dropout" in key or preset:
             continue
         if theirs.get(key) != value:
             raise CheckpointError(

@@ -70,8 +70,8 @@ class Validation:
     def resume(self, step: int) -> None:
         """Bring back the scores up to an update."""
         found = checkpoint.read_validations(self.run)
-        self.scores = {at: score for at, score in found.items() if at <= step}
-        self.metric = checkpoint.read_metric(self.run)
+        self.scores = {at: score for at, score in found.scores.items() if at <= step}
+        self.metric = found.metric
 
     @property
     def best(self) -> int | None:

@@ -265,15 +265,15 @@ def test_the_best_score() -> None:
 
 
 def test_validations_come_back(tmp_path: Path) -> None:
-    assert checkpoint.read_validations(tmp_path) == {}
-    assert checkpoint.read_best(tmp_path) is None
+    assert checkpoint.read_validations(tmp_path).scores == {}
+    assert checkpoint.read_validations(tmp_path).best is None
     scores = {5: 0.1 + 0.2, 10: math.nan, 15: 1e-300}
     checkpoint.write_validations(tmp_path, scores, True)
-    back = checkpoint.read_validations(tmp_path)
+    back = checkpoint.read_validations(tmp_path).scores
     assert list(back) == [5, 10, 15]
     assert (back[5], back[15]) == (scores[5], scores[15])
     assert math.isnan(back[10])
-    assert checkpoint.read_best(tmp_path) == 5
+    assert checkpoint.read_validations(tmp_path).best == 5
     path = tmp_path / "validations.json"
     for content in (
         "",

@@ -58,7 +58,7 @@ def compare(folder: Path, whole: Path) -> None:
         assert len({optimizer.read_bytes() for optimizer in optimizers}) == 1
     assert metrics(folder) == metrics(whole), "no line missing, double or different"
     assert checkpoint.read_validations(folder) == checkpoint.read_validations(whole)
-    assert checkpoint.read_best(folder) == checkpoint.read_best(whole)
+    assert checkpoint.read_validations(folder).best == checkpoint.read_validations(whole).best
     assert not [name for name in names(folder) if name.endswith((".tmp", ".damaged"))]
 
 

@@ -224,3 +224,27 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         with pytest.raises(SettingsError) as caught:
             speed.main(words)
         assert str(caught.value) == message
+
+
+def test_who_counts() -> None:
+    """Products in 8 bits are other work, unless ours are in 8 bits as well."""
+    plain, small = speed.DecodeSettings(), speed.DecodeSettings(precision="int8")
+    for name, by_plain, by_small in (
+        (speed.OURS, False, False),
+        ("ctranslate2", True, True),
+        ("ctranslate2_int8", False, True),
+    ):
+        assert speed.counts(name, plain) == by_plain
+        assert speed.counts(name, small) == by_small
+    assert speed.counts("marian", speed.TrainSettings())
+
+
+def test_a_row_needs_someone_who_counts(tmp_path: Path) -> None:
+    settings = speed.DecodeSettings(report=tmp_path)
+    work, commands = speed.decode_work(settings), {"ctranslate2_int8": tmp_path / "python"}
+    with pytest.raises(SettingsError) as caught:
+        speed.measure("decode", settings, work, commands, {})
+    assert str(caught.value) == (
+        "report: there is no other toolkit to compare with; name a folder of their environments by "
+        "peers_folder"
+    )

@@ -211,7 +211,7 @@ def test_equal_scores_are_no_better_and_patience_ends_it(tmp_path: Path) -> None
     status, err = told(argv)
     assert status == 0
     assert err.splitlines()[-1] == "no better score in 3 validations: stopped after update 8."
-    assert checkpoint.read_best(tmp_path) == 2
+    assert checkpoint.read_validations(tmp_path).best == 2
     assert checkpoint.steps(tmp_path) == [2, 8], "the best is kept"
     status, err = told(argv)
     assert status == 0
@@ -250,7 +250,7 @@ def test_scores_of_another_kind_are_not_compared(
 
     argv = words(tmp_path, steps=2, validate_every=1)
     assert told(argv)[0] == 0
-    assert checkpoint.read_metric(tmp_path) == "digits"
+    assert checkpoint.read_validations(tmp_path).metric == "digits"
     monkeypatch.setattr(toy.Reversal, "score", lambda *_: Score("letters", -1.0, "x"))
     status, err = told(words(tmp_path, steps=4, validate_every=1))
     assert status == 0
@@ -261,8 +261,8 @@ def test_scores_of_another_kind_are_not_compared(
         )
         == 1
     )
-    assert list(checkpoint.read_validations(tmp_path)) == [3, 4]
-    assert checkpoint.read_metric(tmp_path) == "letters"
+    assert list(checkpoint.read_validations(tmp_path).scores) == [3, 4]
+    assert checkpoint.read_validations(tmp_path).metric == "letters"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -274,7 +274,7 @@ def test_what_is_not_finite_is_recorded_as_null(
     monkeypatch.setattr(toy.Reversal, "score", lambda *_: Score("digits", value, "x"))
     assert told(words(tmp_path, steps=2, validate_every=1))[0] == 0
     assert [r["digits"] for r in metrics(tmp_path, "validation")] == [None, None]
-    assert checkpoint.read_best(tmp_path) == 1
+    assert checkpoint.read_validations(tmp_path).best == 1
 
 
 def test_a_loss_that_is_not_a_number_ends_it_in_one_sentence(

@@ -52,11 +52,10 @@ class Inflection(Pairs):
         return super().varies or bool(self.settings.invented)
 
     def redraw(self, corpus: Corpus, random: Random) -> tuple[Ragged, Ragged]:
+        sources, targets = super().redraw(corpus, random)
         if not self.settings.invented:
-            return corpus.sources, corpus.targets
-        pairs = (
-            (corpus.sources[i].tolist(), corpus.targets[i].tolist()) for i in range(len(corpus))
-        )
+            return sources, targets
+        pairs = ((sources[i].tolist(), targets[i].tolist()) for i in range(len(corpus)))
         drawn = Corpus.of(
             self.invented(*pair, random) if random.random() < self.settings.invented else pair
             for pair in pairs
