@@ -180,14 +180,18 @@ def collate(
     return Batch(*map(torch.from_numpy, (source, mask, target_in, target_out)))
 
 
-def decoding_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Sequence numbers in batches of like length, longest first.
+def decoding_batches(
+    lengths: Sequence[int], tokens: int, most: int | None = None
+) -> list[list[int]]:
+    """Sequence numbers in batches of like length, longest first, with at most ``most`` in each.
 
     Padded, a batch takes at most ``tokens`` positions; a longer sequence has a batch of its own.
     """
     batches: list[list[int]] = []
     for number in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= tokens:
+        size = len(batches[-1]) if batches else 0
+        fits = size and (size + 1) * lengths[batches[-1][0]] <= tokens
+        if fits and (most is None or size < most):
             batches[-1].append(number)
         else:
             batches.append([number])

@@ -76,7 +76,8 @@ class Hypothesis:
     score: float
     """What the decoder ranks by: with a length penalty, not the same."""
     truncated: bool = False
-    """Whether it ended only because the length limit was reached."""
+    """Whether it ended only because the length limit was reached, or though the constraint would
+    not have had it end there."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ class Decoder(ABC):
 
     most: int | None = None
     """The most hypotheses it can give for a sentence; ``None`` if any number."""
+
+    together: int | None = None
+    """The most sentences it should be given at a time; ``None`` if as many as memory allows."""
 
     extra: int = 50
     """An output may have as many symbols as its input has positions and so many more (6.1)."""

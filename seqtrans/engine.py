@@ -333,7 +333,8 @@ def decode(
     device = scorer.device
     width = decoder.most or count
     found: dict[int, list[Hypothesis]] = {}
-    batches = decoding_batches([len(s) for s in sources], max(1, tokens // width))
+    lengths = [len(source) for source in sources]
+    batches = decoding_batches(lengths, max(1, tokens // width), decoder.together)
     with torch.inference_mode(), evaluating(scorer):
         for batch in batches[rank::world]:
             source, mask = pad([sources[i] for i in batch])

@@ -168,7 +168,7 @@ class Validation:
         """Decode and score one batch, that with the longest inputs, and the loss of the longest."""
         lengths = [len(self.task.encode_source(input)) for input in self.inputs]
         width = self.decoder.most or 1
-        numbers = decoding_batches(lengths, max(1, TOKENS // width))[0]
+        numbers = decoding_batches(lengths, max(1, TOKENS // width), self.decoder.together)[0]
         inputs = [self.inputs[number] for number in numbers]
         with self.accelerator.autocast():
             found = decode(

@@ -209,9 +209,14 @@ def test_an_empty_ragged() -> None:
     assert empty.lengths().tolist() == []
 
 
-@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
-def test_decoding_batches(lengths: list[int], tokens: int) -> None:
-    batches = decoding_batches(lengths, tokens)
+@given(
+    st.lists(st.integers(0, 50), max_size=40),
+    st.integers(1, 100),
+    st.none() | st.integers(1, 9),
+)
+def test_decoding_batches(lengths: list[int], tokens: int, most: int | None) -> None:
+    batches = decoding_batches(lengths, tokens, most)
+    assert all(len(batch) <= (most or len(lengths)) for batch in batches)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     assert all(
         len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= tokens

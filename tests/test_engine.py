@@ -13,6 +13,7 @@ import torch
 
 import seqtrans
 from seqtrans import assembly, checkpoint
+from seqtrans.decoding import Hypothesis, Request, Scorer
 from seqtrans.engine import Engine
 from seqtrans.errors import CheckpointError, DataError, PluginError, SettingsError
 from seqtrans.frozen import Frozen
@@ -22,6 +23,7 @@ from seqtrans.plugins import registry
 from seqtrans.prepare import prepare
 from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
+from seqtrans_plugins.speculative import Speculative
 from seqtrans_tasks.parsing import grammar
 from seqtrans_tasks.parsing.task import Parse, Sentence
 from seqtrans_tasks.parsing.tree import leaves, read_tree, write_tree
@@ -180,6 +182,26 @@ def test_scores_do_not_depend_on_the_batch(parser: Engine) -> None:
     alone = [parser.score([example])[0] for example in examples]
     assert together == pytest.approx(alone, abs=1e-4)
     assert all(score < 0 and math.isfinite(score) for score in together)
+
+
+def test_a_decoder_is_given_no_more_sentences_than_it_wants(
+    parser: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    plain = Speculative.decode
+
+    def decode(self: Speculative, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
+        sizes.append(len(request.limits))
+        return plain(self, scorer, request)
+
+    monkeypatch.setattr(Speculative, "decode", decode)
+    lines = [*LINES, *LINES]
+    wanted = written(parser, parser.transduce(lines, "greedy"))
+    for rows in (1, 2, 99):
+        sizes.clear()
+        assert written(parser, parser.transduce(lines, "speculative", rows=rows)) == wanted
+        assert sum(sizes) == len(lines)
+        assert max(sizes) == min(rows, len(lines))
 
 
 def refusal(kind: type[Exception], action: Any) -> str:

@@ -27,8 +27,9 @@ from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.testing import tiny_model
 from seqtrans.testing.parts import disturbed
-from seqtrans_plugins import BeamSettings
+from seqtrans_plugins import BeamSettings, DecoderSettings
 from seqtrans_plugins.beam import Beam
+from seqtrans_plugins.greedy import Greedy
 from seqtrans_tasks.parsing import grammar
 from seqtrans_tasks.parsing.tree import write_tree
 
@@ -182,7 +183,7 @@ def test_a_training_validates_with_a_smaller_run(tmp_path: Path) -> None:
         assert isinstance(model, Frozen)
         assert not model.model.training
         guessed = found.validation.decode()
-        found.validation.decoder = found.validation.decoder.plain  # type: ignore[attr-defined]
+        found.validation.decoder = Greedy(DecoderSettings())
         plain = found.validation.decode()
         assert [guessed[n].ids for n in guessed] == [plain[n].ids for n in guessed]
 

@@ -19,9 +19,10 @@ from torch import Tensor
 import seqtrans
 from seqtrans import assembly
 from seqtrans.commands import run as command
+from seqtrans.constraint import Wish, asked
 from seqtrans.costs import Vocabularies, parameters
 from seqtrans.data import collate, pad
-from seqtrans.decoding import Request
+from seqtrans.decoding import Hypothesis, Request
 from seqtrans.engine import Engine
 from seqtrans.ensemble import Ensemble
 from seqtrans.errors import CheckpointError, DataError, SettingsError
@@ -30,7 +31,7 @@ from seqtrans.model import Length, Transducer
 from seqtrans.plugins import BUILTIN, Registry
 from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
-from seqtrans.task import Vocabulary
+from seqtrans.task import Constraint, Vocabulary
 from seqtrans.testing import NoRepeats, check_decoder, check_model, random_table, tiny_model
 from seqtrans.testing.parts import disturbed
 from seqtrans.testing.tables import Whole, WholeTableScorer
@@ -421,8 +422,9 @@ def toys() -> Registry:
             "model: model.pace needs model.causal=yes: it follows an output from left to right",
         ),
         (
-            (*AT_ONCE, "decoder.least=3"),
-            "decoder.least: no such setting; mask_predict has extra, iterations, lengths",
+            (*AT_ONCE, "decoder.groups=3"),
+            "decoder.groups: no such setting; mask_predict has extra, least, no_repeat, "
+            "iterations, lengths",
         ),
     ],
 )
@@ -452,18 +454,128 @@ def test_each_decoder_is_for_its_kind_of_model(tmp_path: Path) -> None:
     )
 
 
-def test_a_constraint_is_refused() -> None:
-    request = one()
-    constraint = NoRepeats(Vocabulary(7), [[3]])
-    with pytest.raises(SettingsError) as error:
-        decoder().decode(
-            Counting(), Request(request.source, request.mask, request.limits, constraint)
+def constrained(
+    scorer: Counting, own: Constraint | None = None, limit: int = 9, **wishes: Any
+) -> list[Hypothesis]:
+    """What is found under a task's constraint and with wishes."""
+    limits = torch.tensor([limit])
+    constraint = asked(scorer.vocabulary, limits, own, **wishes)
+    source = torch.tensor([[3]])
+    search = MaskPredict(MaskPredictSettings(least=wishes.get("least", 0)))
+    request = Request(source, torch.ones(1, 1).bool(), limits, constraint, count=5)
+    (found,) = search.decode(scorer, request)
+    return found
+
+
+def test_a_constraint_that_allows_everything_changes_nothing() -> None:
+    for seed in range(9):
+        scorer = WholeTableScorer(Vocabulary(7), random_table(7, seed))
+        limits = torch.tensor([4, 6])
+        source, mask = pad([torch.tensor([3]), torch.tensor([4, 5])])
+        free, held = (
+            decoder().decode(scorer, Request(source, mask, limits, constraint, count=5))
+            for constraint in (None, Free(scorer.vocabulary, torch.zeros(2)))
         )
-    assert str(error.value) == (
-        "decoder mask_predict writes all symbols at once, and can't keep to a prefix or to a "
-        "constraint of the task, which say what may come next; switch them off, or use a model "
-        "with model.causal=yes."
+        for one, other in zip(free, held, strict=True):
+            assert [h.ids for h in one] == [h.ids for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other])
+
+
+class Free(Wish):
+    """Anything may come next."""
+
+    def allowed(self) -> Tensor:
+        return self.anything()
+
+    def advance(self, tokens: Tensor) -> None:
+        pass
+
+
+def test_a_prefix_stands_there_in_every_round() -> None:
+    scorer = Counting()
+    (found,) = constrained(scorer, prefixes=[[5, 5, 3]])
+    assert found.ids[:3] == (5, 5, 3)
+    assert len(found.ids) == 4
+    # What was hidden is known again from the second round on, but for the least sure.
+    visible = [[i for i in ids[:3] if i != BOS] for ids in scorer.asked[1:]]
+    assert any(visible)
+
+
+def test_a_prefix_and_a_least_length_decide_what_lengths_are_tried() -> None:
+    for wishes, length in (({"prefixes": [[3, 4, 5, 6, 3, 4]]}, 6), ({"least": 7}, 7)):
+        lengths = torch.full((9,), -9.0)
+        lengths[[4, length]] = torch.tensor([0.0, -1.0])
+
+        class Likely(Counting):
+            def start(self, source: Tensor, mask: Tensor) -> Whole:
+                state = super().start(source, mask)
+                state.lengths = lengths.expand(len(source), -1)  # noqa: B023
+                return state
+
+        found = constrained(Likely(), **wishes)
+        assert min(len(h.ids) for h in found) == length
+        assert found[0].score > -math.inf
+    # As far as the limit goes.
+    (found_short,) = constrained(Counting(), limit=3, least=7)
+    assert len(found_short.ids) == 2
+
+
+def test_an_output_ends_where_nothing_else_may_follow() -> None:
+    """And is counted at the probability of the length that it then has."""
+    scorer = Counting()
+    source = torch.tensor([[3]])
+    own = NoRepeats(scorer.vocabulary, [[3, 4]])  # leaves two symbols, each once
+    request = Request(source, torch.ones(1, 1).bool(), torch.tensor([9]), own)
+    ((found,),) = decoder().decode(scorer, request)
+    assert sorted(found.ids) == [5, 6]
+    assert found.log_probability == -math.inf  # this scorer holds 4 the only length
+    assert own.used == [{3, 4}]
+
+
+class Pairs(Wish):
+    """Ends only after an even number of symbols."""
+
+    def __init__(self, vocabulary: Vocabulary, rows: int) -> None:
+        super().__init__(vocabulary, torch.zeros(rows))
+        self.at = 0
+
+    def allowed(self) -> Tensor:
+        allowed = self.anything()
+        allowed[:, EOS] = self.at % 2 == 0
+        return allowed
+
+    def advance(self, tokens: Tensor) -> None:
+        self.at += 1
+
+
+def test_what_may_not_end_at_its_length_is_given_only_where_nothing_else_is() -> None:
+    scorer = WholeTableScorer(Vocabulary(7), random_table(7, 3))
+    source = torch.tensor([[3]])
+    for lengths in (2, 9):
+        request = Request(
+            source,
+            torch.ones(1, 1).bool(),
+            torch.tensor([7]),
+            Pairs(scorer.vocabulary, 1),
+            count=9,
+        )
+        (found,) = decoder(3, lengths).decode(scorer, request)
+        even = [h for h in found if len(h.ids) % 2 == 0]
+        assert even == found or len(found) == 1
+        assert all(h.score > -math.inf and not h.truncated for h in even)
+    ((odd,),) = decoder(3).decode(
+        Odd(),
+        Request(source, torch.ones(1, 1).bool(), torch.tensor([7]), Pairs(Vocabulary(7), 1)),
     )
+    assert len(odd.ids) == 3
+    assert odd.score == -math.inf
+    assert odd.truncated
+
+
+class Odd(Counting):
+    """Holds three the only length."""
+
+    length = 3
 
 
 def test_a_finished_run_transduces_but_does_not_score(

@@ -86,17 +86,12 @@ class GroupedSettings(Settings):
     )
 
 
-class LimitSettings(Settings):
+class DecoderSettings(Settings):
     """What holds for every decoder here."""
 
     extra: int = Field(
         50, ge=3, description="an output has at most as many symbols as its input and so many more"
     )
-
-
-class DecoderSettings(LimitSettings):
-    """What holds for those that write from left to right."""
-
     least: int = Field(
         0,
         ge=0,
@@ -173,7 +168,7 @@ class SpeculativeSettings(DecoderSettings):
         "one vocabulary",
     )
     rows: int = Field(
-        1, ge=1, description="a batch of more sentences is left to plain greedy search"
+        1, ge=1, description="sentences that are decoded together, at most; more gain less"
     )
 
 
@@ -188,7 +183,7 @@ class SamplingSettings(DecoderSettings):
     seed: int = Field(1, ge=0, description="another seed draws other outputs")
 
 
-class MaskPredictSettings(LimitSettings):
+class MaskPredictSettings(DecoderSettings):
     """All symbols at once, over and over."""
 
     iterations: int = Field(

@@ -16,8 +16,8 @@ Sentences of a batch share one state, which has read equally much of each. A cal
 there; then the state is taken back to where all sentences are right. One that is ahead has its next
 symbols ready, so a batch takes about as many calls as its slowest sentence, not as the sum of their
 mistakes. But where many are read together a call costs as much as it has symbols, and guessing
-gains nothing: a batch of more than ``rows`` is left to greedy search. A state that can't be taken
-back reads what is forced, and no guesses.
+gains nothing: it is given ``rows`` sentences at a time, however many there are. A state that can't
+be taken back reads what is forced, and no guesses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer, open_to
 from seqtrans.errors import DataError
 from seqtrans.task import Constraint, Vocabulary
 from seqtrans_plugins import SpeculativeSettings
-from seqtrans_plugins.greedy import Greedy
 
 MEMORY = 200_000
 """So many contexts are remembered; then it begins anew."""
@@ -201,15 +200,13 @@ class Speculative(Decoder):
     def __init__(self, settings: SpeculativeSettings) -> None:
         self.extra, self.least = settings.extra, settings.least
         self.no_repeat = settings.no_repeat
-        self.ahead, self.rows, self.copy = settings.ahead, settings.rows, settings.copy_source
+        self.together = settings.rows
+        self.ahead, self.copy = settings.ahead, settings.copy_source
         self.longest, self.share = settings.context, settings.share
         self.runs = () if settings.draft is None else (settings.draft,)
         self.followers = Followers(1, settings.context)
-        self.plain = Greedy(settings)
 
     def decode(self, scorer: Scorer, request: Request) -> list[list[Hypothesis]]:
-        if len(request.limits) > self.rows:
-            return self.plain.decode(scorer, request)
         device = request.source.device
         rows = self.begin(scorer.vocabulary, request)
         state = scorer.start(request.source, request.mask)

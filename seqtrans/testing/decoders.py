@@ -33,8 +33,8 @@ def check_decoder(
 ) -> None:
     """Check a decoder against scorers whose every probability is known.
 
-    One for models that are not causal is not tried with constraints, and what it holds an output's
-    log-probability to be is its own affair.
+    What one for models that are not causal holds an output's log-probability to be is its own
+    affair.
 
     Args:
         decoder: what is checked.
@@ -52,19 +52,18 @@ def check_decoder(
         scorer = kind(Vocabulary(7), table, device)
         sources = [torch.tensor(ids) for ids in ([3, 4], [5], [6, 6, 3], [4, 5], [3], [5, 6])]
         limits = [4, 5, 3, 1, 5, 4]
-        if isinstance(scorer, WholeTableScorer):
-            for count in counts:
-                check_outputs(search, scorer, sources, limits, False, count)
-            continue
         for constrained, count in itertools.product((False, True), counts):
             check_outputs(search, scorer, sources, limits, constrained, count)
+            if isinstance(scorer, WholeTableScorer):
+                continue
             if score is not None:
                 ranking_is_right(search, scorer, sources, limits, constrained, count, score)
             if exhaustive:
                 nothing_better_exists(
                     search, scorer, sources, limits, constrained, count, score or by_probability
                 )
-        a_dead_end_is_truncated(search, scorer)
+        if isinstance(scorer, TableScorer):
+            a_dead_end_is_truncated(search, scorer)
 
 
 def by_probability(log_probability: float, length: int) -> float:
