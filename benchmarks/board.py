@@ -106,9 +106,13 @@ def render_measured(found: list[Measurement]) -> str:
     ]
     compared = [one for one in found if {"variants", "decoders"} & one.figures.keys()]
     parts += map(comparison, compared)
+    parts += map(preparation, prepared := [one for one in found if "taken" in one.figures])
+    # The exponents of time and of memory hold the same figures.
+    layers = {one.recipe: one for one in found if "bytes" in one.figures}
+    parts += map(long_inputs, layers.values())
     lines = []
     for one in found:
-        if one in races or one in compared:
+        if one in races or one in compared or one in prepared:
             continue
         link = f"[{one.recipe}](results/{one.name})"
         lines.append((link, one.metric, f"{one.value:.3f}", one.better, machine_of(one)))
@@ -130,6 +134,64 @@ def comparison(measured: Measurement) -> str:
     return (
         f"### {measured.recipe}: {metric} of {figures['data']}, {figures['split']}\n\n"
         f"{note[0].upper()}{note[1:]}; `{measured.command}`; `{figures['signature']}`.\n\n{body}"
+    )
+
+
+def preparation(measured: Measurement) -> str:
+    """How long each way to prepare a corpus takes, its steps below it, and in how much memory."""
+    figures = measured.figures
+    first, lines = figures["taken"][0], []
+    for one in figures["taken"]:
+        first = one if one["name"] == first["name"] else first
+        steps, whole = one["steps"], total(one)
+        times = f"{whole['seconds'] / total(first)['seconds']:.1f}"
+        rate = f"{figures['pairs'] / whole['seconds']:,.0f}"
+        lines.append((one["name"], *amounts(whole), rate, times))
+        if len(steps) > 1:
+            lines += [(f"– {step['name']}", *amounts(step), "", "") for step in steps]
+    heads = ("", "seconds", "processor, s", "peak, MB", "pairs/s", "× our time")
+    others = ", ".join(f"{name} {what}" for name, what in measured.versions.providers.items())
+    return (
+        f"### Preparing {figures['pairs']:,} pairs\n\n"
+        f"{machine_of(measured)}; {others and others + '; '}`{measured.command}`.\n\n"
+        + written(heads, lines)
+    )
+
+
+def total(taken: Mapping[str, Any]) -> dict[str, float]:
+    """What all steps of a way took, one after the other."""
+    steps = taken["steps"]
+    found = {key: sum(step[key] for step in steps) for key in ("seconds", "processor")}
+    return {**found, "peak": max(step["peak"] for step in steps)}
+
+
+def amounts(step: Mapping[str, float]) -> tuple[str, str, str]:
+    """Seconds, seconds of processors, and megabytes."""
+    return (
+        f"{step['seconds']:,.1f}",
+        f"{step['processor']:,.1f}",
+        f"{step['peak'] / 1e6:,.0f}",
+    )
+
+
+def long_inputs(measured: Measurement) -> str:
+    """Seconds and megabytes of a layer for each length, and how many times the first's each is."""
+    seconds, memory = measured.figures["seconds"], measured.figures["bytes"]
+    ours, *others = seconds
+    lines = []
+    for length, own in seconds[ours].items():
+        cells = [f"{own:.3f} s, {memory[ours][length] / 1e6:,.0f} MB"]
+        for name in others:
+            cells.append("–")
+            if length in seconds[name]:
+                taken, held = seconds[name][length], memory[name][length]
+                times = f"{taken / own:.2f} × time, {held / memory[ours][length]:.2f} × memory"
+                cells[-1] = f"{taken:.3f} s, {held / 1e6:,.0f} MB: {times}"
+        lines.append((f"{int(length):,}", *cells))
+    return (
+        "### A layer of attention, forward and back\n\n"
+        f"{machine_of(measured)}; `{measured.command}`.\n\n"
+        + written(("positions", *seconds), lines)
     )
 
 

@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pydantic import Field
 
-from benchmarks.machine import hardware
+from benchmarks.commands import measuring_command
+from benchmarks.machine import hardware, versions
+from benchmarks.results import FORMAT, Measurement, write_measurement
 from seqtrans.commands import run
 from seqtrans.errors import DataError, SeqtransError
-from seqtrans.files import write_whole
 from seqtrans.reuse import read_command
 from seqtrans.settings import Settings
 
@@ -52,6 +54,16 @@ with open(read, encoding="utf-8", newline="\\n") as lines, open(write, "w", enco
 """
 
 
+TELL_VERSIONS = """
+import sys, json
+from importlib.metadata import version
+print(json.dumps({name: version(name) for name in sys.argv[1:]}))
+"""
+PEERS = ("subword-nmt", "sentencepiece", "fairseq")
+PLACES = ("corpus", "folder", "peers", "keep")
+"""Settings that are paths of the machine."""
+
+
 class PreparingSettings(Settings):
     """What is prepared, and by what."""
 
@@ -67,7 +79,9 @@ class PreparingSettings(Settings):
     sample: int = Field(200_000, ge=1, description="pairs that they are learnt from")
     rounds: int = Field(1, ge=1, description="how often each is measured, one after the other")
     keep: Path | None = Field(None, description="where to put what seqtrans prepared, as a run")
-    report: Path | None = Field(None, description="a JSON file to write all figures to")
+    report: Path | None = Field(
+        None, description="write all figures into this folder of results; none: only show them"
+    )
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,6 @@ class Step:
     """A command, and what it took."""
 
     name: str
-    command: str
     seconds: float
     processor: float
     """Seconds of all its processes."""
@@ -111,6 +124,7 @@ def main(argv: list[str]) -> int:
     """Measure what preparing a corpus takes, here and by what others have for it.
 
     usage: python -m benchmarks preparing corpus=FOLDER folder=FOLDER [pairs=NUMBER] [peers=FOLDER]
+                                          [rounds=1] [report=FOLDER]
 
     Each way has the same pairs, learns from the same number of them, and is free to use all cores.
     The others are subword-nmt and sentencepiece, each followed by fairseq-preprocess. Memory is
@@ -139,14 +153,40 @@ def main(argv: list[str]) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     print("\n".join(table(taken)))
     if settings.report is not None:
-        report = {
-            "vocabulary": settings.vocabulary,
-            "sample": settings.sample,
-            "hardware": hardware().model_dump(),
-            "taken": [asdict(one) for one in taken],
-        }
-        write_whole(settings.report, json.dumps(report, indent=1))
+        print(write_measurement(measurement(settings, taken), settings.report))
     return 0
+
+
+def measurement(settings: PreparingSettings, taken: Sequence[Taken]) -> Measurement:
+    """Everything; the value is our pairs a second, of several rounds the median."""
+    pairs = taken[0].pairs
+    return Measurement(
+        format=FORMAT,
+        recipe=f"prepare-{pairs}",
+        metric="pairs_per_second",
+        better="higher",
+        value=median(pairs / one.seconds for one in taken if one.name == OURS),
+        figures={"pairs": pairs, "taken": [asdict(one) for one in taken]},
+        command=measuring_command("benchmarks preparing", settings, *PLACES)
+        + " corpus=corpus folder=prepared"
+        + (" peers=peers/bin" if settings.peers is not None else ""),
+        settings={
+            "task": "pairs",
+            "task.vocabulary": settings.vocabulary,
+            "task.sample": settings.sample,
+        },
+        versions=versions(peer_versions(settings.peers)),
+        hardware=hardware(),
+    )
+
+
+def peer_versions(peers: Path | None) -> dict[str, str]:
+    """Of the packages that are measured beside ours."""
+    if peers is None:
+        return {}
+    asked = [str(peers.absolute() / "python"), "-c", TELL_VERSIONS, *PEERS]
+    told: dict[str, str] = json.loads(subprocess.run(asked, stdout=-1, check=True).stdout)
+    return told
 
 
 def first_lines(corpus: Path, folder: Path, pairs: int | None) -> int:
@@ -244,7 +284,7 @@ def measured(steps: Mapping[str, Sequence[str]], work: Path, log: Path) -> Itera
                 f"{shlex.join(command)[:200]} failed with {process.returncode} and said: {said[-1]}"
             )
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        yield Step(name, shlex.join(command), seconds, processor, peak)
+        yield Step(name, seconds, processor, peak)
 
 
 def resident(group: int) -> int:

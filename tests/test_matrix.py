@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqtrans.attention import Attention, for_each_query_head
+from seqtrans.attention import Attention, MultiHead, for_each_query_head
 from seqtrans.config import Shape
 from seqtrans.hooks import Component
 from seqtrans.model import Transducer
 from seqtrans.plugins import registry
 from seqtrans.testing import check_model, tiny_model
-from seqtrans.testing.parts import disturbed, padded, random_sources, random_targets
+from seqtrans.testing.parts import TINY, disturbed, padded, random_sources, random_targets
 
 POSITIONS = [pytest.param(o.component, id=o.component.name) for o in registry().all("position")]
 ATTENTIONS = [pytest.param(o.component, id=o.component.name) for o in registry().all("attention")]
@@ -60,6 +60,25 @@ def test_every_position_with_every_attention(position: Component, attention: Com
             attention=lambda shape: build(attention, shape),
         )
     )
+
+
+@pytest.mark.parametrize("name", ["full", "restricted", "grouped", "linear"])
+@pytest.mark.parametrize("scheme", ["rotary", "alibi", "relative", "t5", "none"])
+def test_only_distances_matter_to_schemes_of_distances(scheme: str, name: str) -> None:
+    """But linear attention takes no product of a query and a key, for which rotary is made."""
+    names = registry()
+    position = build(names.get("position", scheme), TINY)
+    with torch.no_grad():
+        for weight in position.parameters():
+            weight.normal_()
+    attention = build(names.get("attention", name), TINY)
+    torch.manual_seed(3)
+    layer = MultiHead(TINY.width, TINY.heads, TINY.head, TINY.head, attention, 0.0)
+    x, at = torch.randn(2, 9, TINY.width), torch.arange(9)
+    for causal in (False, True):
+        here, there = (layer.look(x, at + by, position, causal=causal) for by in (0, 50))
+        alike = torch.allclose(here, there, atol=1e-4)
+        assert alike != (scheme == "rotary" and name == "linear")
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "not causal"])

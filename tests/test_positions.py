@@ -207,13 +207,13 @@ def test_alibi_is_minus_slope_times_distance() -> None:
 
 
 def test_relative_keys_are_as_if_added_to_the_keys() -> None:
-    """Equation 4: q(k + a)/√d, with a of the distance clipped to the reach."""
+    """Equation 4: q(k + a)/√d, with a of the head and of the distance clipped to the reach."""
     scheme = Relative(RelativeSettings(reach=2), TINY)
     q, k, at = torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.arange(5)
     logits = q @ k.mT / 8**0.5 + scheme.bias(q, at, at)
     for i in range(5):
         for j in range(5):
-            a = scheme.table[max(-2, min(2, j - i)) + 2]
+            a = scheme.table[:, max(-2, min(2, j - i)) + 2]
             wanted = (q[:, :, i] * (k[:, :, j] + a)).sum(-1) / 8**0.5
             assert torch.allclose(logits[:, :, i, j], wanted, atol=1e-5)
 

@@ -281,7 +281,8 @@ def seqtrans_attentions() -> list[Component]:
         Component(
             name="linear",
             build="seqtrans_plugins.linear:Linear",
-            summary="sums in place of a softmax: a constant state (Katharopoulos et al., 2020)",
+            summary="sums in place of a softmax: a constant state, unless positions are a bias "
+            "(Katharopoulos et al., 2020)",
         ),
     ]
 

@@ -1,7 +1,8 @@
 """Rotary positions ("RoFormer", Su et al., 2021, section 3.2): queries and keys are turned.
 
 Each pair of a head's coordinates is turned by an angle in proportion to the position, so that the
-product of a query with a key depends on how far they are apart. Defined for any length.
+product of a query with a key depends on how far they are apart. An attention that takes no such
+product, as linear attention, sees where each of them stands instead. Defined for any length.
 """
 
 from __future__ import annotations
