@@ -3,7 +3,8 @@
 The weights are computed beside the model's own attention, from the queries and keys that it was
 given, and checked against what it made of them; nothing that the model computes is changed. They
 are shown as the paper shows them (Figures 3 to 5): encoder, decoder, and the decoder's look at the
-source. S source time, T target time with bos, H heads.
+source. S source time, T target time with bos, or with eos for a model that sees it from both sides
+(``model.causal=no``), H heads.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from pydantic import Field
 
 from seqtrans.errors import DataError
+from seqtrans.fields import written
 from seqtrans.lines import named, read_lines
 from seqtrans.reuse import UseSettings, read_command
 
@@ -60,8 +62,10 @@ class Maps:
     """The weights of one sentence in all layers. Rows look at columns; each row sums to 1, or to 0
     if it may look at nothing.
 
-    Row t of ``decoder`` and ``cross`` is what the model looks at when it has read target symbol t,
-    counted from bos as 0, and is about to write the next one.
+    A weight is 0 just where a row may not look: what is too small for any number is the smallest
+    one. Row t of ``decoder`` and ``cross`` is what the model looks at when it has read target
+    symbol t, counted from bos as 0, and is about to write the next one; with ``model.causal=no``
+    what symbol t itself looks at, counted from the first as 0.
     """
 
     encoder: Tensor  # [layers, H, S, S]
@@ -77,9 +81,9 @@ class Sentence:
     output: str
     source: list[str]
     read: list[str]
-    """[T]: the target symbols, bos first."""
+    """[T]: the target symbols, bos first; with ``model.causal=no`` eos last."""
     written: list[str]
-    """[T]: what follows each of these, eos last."""
+    """[T]: what follows each of these, eos last; with ``model.causal=no`` the same as ``read``."""
     maps: Maps
 
 
@@ -128,10 +132,11 @@ def main(argv: list[str]) -> int:
     page = settings.output
     if page is None and settings.weights is None:
         page = Path("attention.html")
-    facts = {
+    facts: dict[str, str | bool] = {
         "run": str(settings.run),
         "step": engine.weights.name,
         "task": engine.config.names["task"],
+        "causal": engine.model.shape.causal,
     }
     with ExitStack() as stack:
         writers: list[Callable[[Sentence], None]] = []
@@ -171,15 +176,22 @@ def look(engine: Engine, line: str, input: Any, ids: Sequence[int]) -> Sentence:
     task, model = engine.task, engine.model
     source = task.encode_source(input)
     found = maps(model, source, ids)
-    symbols = [model.vocabulary.bos, *ids, model.vocabulary.eos]
-    target = texts(task, symbols, "target", model.vocabulary)
+    read, told = (texts(task, some, "target", model.vocabulary) for some in sides(model, ids))
     width, vocabulary = found.encoder.shape[-1], task.source_vocabulary
     if vocabulary is not None and source.shape == (width,):
         heard = texts(task, source.tolist(), "source", vocabulary)
     else:  # features, or a source that makes one vector of several ids
         heard = [str(place) for place in range(1, width + 1)]
     output = task.write(task.decode(ids, input))
-    return Sentence(line, output, heard, target[:-1], target[1:], found)
+    return Sentence(line, output, heard, read, told, found)
+
+
+def sides(model: Transducer, target: Sequence[int]) -> tuple[list[int], list[int]]:
+    """What the decoder reads of a whole ``target`` (ids without bos and eos), and what it tells at
+    each place: the next symbol, or with ``model.causal=no`` the one that stands there.
+    """
+    whole = [*target, model.vocabulary.eos]
+    return ([model.vocabulary.bos, *target] if model.shape.causal else whole), whole
 
 
 def texts(
@@ -201,7 +213,8 @@ def maps(model: Transducer, source: Tensor, target: Sequence[int]) -> Maps:
 
     from seqtrans.engine import evaluating
 
-    ids = torch.tensor([[model.vocabulary.bos, *target]], device=model.device)
+    read, _ = sides(model, target)
+    ids = torch.tensor([read], device=model.device)
     batch = source[None].to(model.device)
     mask = torch.ones(batch.shape[:2], dtype=torch.bool, device=model.device)
     with torch.inference_mode(), evaluating(model), recording(model) as found:
@@ -211,7 +224,8 @@ def maps(model: Transducer, source: Tensor, target: Sequence[int]) -> Maps:
 
 @contextmanager
 def recording(model: Transducer) -> Iterator[dict[str, list[Tensor]]]:
-    """For each kind the weights [B, H, T, K] of every look inside this block, first layer first.
+    """For each kind the weights [B, H, T, K] of every look inside this block, first layer first;
+    as in :class:`Maps` 0 just where a row may not look.
 
     All that the model computes is left as it is. Raises ``DataError`` where an attention has no
     weights, or others than it says.
@@ -238,7 +252,7 @@ def listening(attention: Attention, found: list[Tensor], place: str) -> Iterator
     """
     import torch
 
-    from seqtrans.attention import for_each_query_head
+    from seqtrans.attention import for_each_query_head, view
 
     def record(attention: Attention, inputs: Any, named: Any, output: Tensor) -> None:
         q, k, v = inputs
@@ -252,7 +266,17 @@ def listening(attention: Attention, found: list[Tensor], place: str) -> Iterator
                 f"{place} has no map: {type(attention).__name__} computes something else than "
                 "sums of values by the weights that it gives."
             )
-        found.append(weights)
+        query_at, key_at = named["query_at"], named["key_at"]
+        seen = view(
+            attention.sees(query_at, key_at),
+            named.get("key_mask"),
+            query_at,
+            key_at,
+            named.get("causal", False),
+        )
+        # What is seen may be so little that it was rounded to 0, as far away under a bias.
+        weights = weights.clamp(min=torch.finfo(weights.dtype).tiny)
+        found.append(weights if seen is None else weights.masked_fill(~seen, 0.0))
 
     extend = attention.extend
 
@@ -275,7 +299,7 @@ def listening(attention: Attention, found: list[Tensor], place: str) -> Iterator
 
 
 @contextmanager
-def as_json(file: TextIO, facts: dict[str, str]) -> Iterator[Callable[[Sentence], None]]:
+def as_json(file: TextIO, facts: dict[str, str | bool]) -> Iterator[Callable[[Sentence], None]]:
     """Writes sentences into a JSON file, one a line, as they come."""
     file.write(json.dumps(facts, ensure_ascii=False)[:-1] + ', "sentences": [')
     first = True
@@ -295,13 +319,13 @@ def as_json(file: TextIO, facts: dict[str, str]) -> Iterator[Callable[[Sentence]
 
 
 @contextmanager
-def as_page(file: TextIO, facts: dict[str, str]) -> Iterator[Callable[[Sentence], None]]:
+def as_page(file: TextIO, facts: dict[str, str | bool]) -> Iterator[Callable[[Sentence], None]]:
     """Writes sentences into a page that holds all it needs, as they come."""
     from importlib import resources
 
     template = resources.files("seqtrans").joinpath("attend.html").read_text(encoding="utf-8")
     for key, value in facts.items():
-        template = template.replace(f"{{{{{key}}}}}", escape(value))
+        template = template.replace(f"{{{{{key}}}}}", escape(written(value)))
     head, mark, tail = template.partition("<!-- sentences -->\n")
     assert mark
     file.write(head)

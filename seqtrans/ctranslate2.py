@@ -51,8 +51,10 @@ def obstacles(engine: Engine) -> Iterator[str]:
             heads: MultiHead = layer.attention
             own = type(heads.attention)
             whole = own.forward is Attention.forward and own.sees is Attention.sees
-            if not whole or own.extend is not Attention.extend or heads.key_heads != shape.heads:
+            if not whole or own.extend is not Attention.extend:
                 yield f"attention{chosen} is not full attention"
+            elif heads.key_heads != shape.heads:
+                yield f"attention{chosen} shares keys and values among heads"
 
 
 def is_scaled_embedding(engine: Engine) -> bool:

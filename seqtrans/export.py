@@ -108,11 +108,11 @@ def main(argv: list[str]) -> int:
     from seqtrans.files import whole_folder
 
     form = format_of(settings.format)
-    needed(settings.format)
     engine = load(settings.run, settings.step, "cpu")
     why = next(form.obstacles(engine), None)
     if why is not None:
         raise SeqtransError(f"{settings.run} can't be exported to {settings.format}: {why}.")
+    needed(settings.format)
     with whole_folder(settings.output) as folder:
         form.write(engine, settings.positions, folder)
         parity = compare(engine, form.open(engine, folder), settings)
@@ -155,7 +155,7 @@ class Format:
     """A format that runs can be exported to. It is named like the package that it needs."""
 
     obstacles: Callable[[Engine], Iterator[str]]
-    """For each setting that the format can't hold, the setting and why."""
+    """For each setting that the format can't hold, the setting and why; without the package."""
     write: Callable[[Engine, int, Path], None]
     """Write the model into a folder, with so many positions where there is any number."""
     open: Callable[[Engine, Path], Peer]

@@ -225,7 +225,8 @@ def placed(
 ) -> tuple[type[Settings], list[Problem]]:
     """The settings of all attentions that some layer has, and `Placement`; what is wrong with them.
 
-    A setting that two of them have is given to both.
+    A setting that two of them have is given to both. It is wrong to choose one that no layer gets;
+    a stored run names one always, and what nobody chose may be placed nowhere.
     """
     problems: list[Problem] = []
     used: dict[str, Component] = {}
@@ -240,6 +241,14 @@ def placed(
             except PluginError as error:
                 place = f"attention.{stack}"
                 problems.append(Problem(words.typed.get(place, place), str(error)))
+    if not problems and chosen.name not in used and "attention.name" in words.typed:
+        problems.append(
+            Problem(
+                words.typed["attention.name"],
+                f"no layer gets {chosen.name}, since attention.encoder and attention.decoder name "
+                "others; leave it out, or name it there",
+            )
+        )
     owners: dict[str, str] = dict.fromkeys(Placement.model_fields, "every attention")
     schemas: list[type[Settings]] = [Placement]
     for name, component in used.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,12 @@ def rebuilt(engine: Engine, *words: str) -> Engine:
             "position=alibi does more than add a vector for each position to the embeddings",
         ),
         (("attention=restricted",), "attention=restricted is not full attention"),
-        (("attention=grouped",), "attention=grouped is not full attention"),
+        (("attention=grouped",), "attention=grouped shares keys and values among heads"),
+        (("attention=grouped", "attention.key_heads=2"), None),
+        (
+            ("attention.encoder=full,grouped", "model.encoder_layers=2"),
+            "attention.encoder=full,grouped shares keys and values among heads",
+        ),
         (("attention=linear",), "attention=linear is not full attention"),
         (
             ("attention.decoder=full,restricted", "model.decoder_layers=2"),
@@ -186,18 +192,32 @@ def test_what_can_not_be_held(pairs: Engine, words: tuple[str, ...], obstacle: s
     assert next(ctranslate2.obstacles(rebuilt(pairs, *words)), None) == obstacle
 
 
-def test_a_run_that_can_not_be_exported_is_refused_at_once(
+def test_a_run_that_can_not_be_exported_is_refused_before_the_package_is_asked_for(
     run: Path,  # noqa: F811
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ctranslate2, "needed", lambda package: None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)  # as if it were not installed
     assert command(export.main, [f"run={run}", f"output={tmp_path}/out"]) == 2
     assert re.fullmatch(
         rf"seqtrans: {run} can't be exported to ctranslate2: model\.pace=\d+ adds a bias to the "
         r"look at the source\.\n",
         capsys.readouterr().err,
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_can_be_exported_needs_the_package(
+    pairs: Engine,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert command(export.main, [f"run={pairs.config.folder}", f"output={tmp_path}/out"]) == 2
+    assert capsys.readouterr().err == (
+        "seqtrans: ctranslate2 is not installed; pip install 'seqtrans[ctranslate2]'.\n"
     )
     assert not list(tmp_path.iterdir())
 

@@ -123,9 +123,54 @@ def test_what_is_wrong_is_told() -> None:
         "attention.reach: no such setting; attention has encoder, decoder"
     )
     words = ("attention=restricted", "attention.encoder=full", "attention.decoder=full")
-    assert problem(*words, "attention.reach=3") == (
-        "attention.reach: no such setting; attention has encoder, decoder"
+    nowhere = (
+        "attention: no layer gets restricted, since attention.encoder and attention.decoder name "
+        "others; leave it out, or name it there"
     )
+    assert problem(*words) == nowhere
+    assert problem(*words, "attention.reach=3") == (
+        f"{nowhere}\nattention.reach: no such setting; attention has encoder, decoder"
+    )
+    assert problem("attention=full", "attention.encoder=linear", "attention.decoder=linear") == (
+        nowhere.replace("restricted", "full")
+    )
+    assert problem(*words[:2], "attention.decoder=ful") == (
+        "attention.decoder: no attention is called 'ful'; did you mean 'full'? there are: full, "
+        "restricted, global, grouped, linear"
+    )
+
+
+def test_a_file_that_names_one_for_no_layer_is_told_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    text = "attention:\n  name: restricted\n  encoder: full\n  decoder: full, linear\n"
+    file.write_text(text, encoding="utf-8")
+    assert problem(f"config={file}").startswith(
+        f"attention.name ({file}, line 2): no layer gets restricted, since "
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("attention.encoder=linear", "attention.decoder=global"),
+        ("attention=linear", "attention.encoder=linear", "attention.decoder=full"),
+        ("attention=linear", "attention.encoder=full,linear", "attention.decoder=full"),
+        ("attention=linear", "attention.encoder=full"),
+    ],
+)
+def test_what_nobody_chose_may_be_nowhere_and_one_layer_is_enough(words: tuple[str, ...]) -> None:
+    found = config(*words)
+    content = json.loads(json.dumps(found.as_json(registry())))
+    assert from_json(content, registry(), Path("config.json")) == found
+    assert resolve(parse_words(training_words(found.flat(), registry())), registry()) == found
+
+
+def test_a_run_from_before_may_name_one_that_no_layer_gets() -> None:
+    words = ("attention.encoder=full", "attention.decoder=full")
+    content = config(*words).as_json(registry())
+    content["settings"]["attention"] = "restricted"
+    found = from_json(content, registry(), Path("config.json"))
+    assert found.settings == config(*words).settings
 
 
 class LongReach(Settings):
