@@ -44,9 +44,9 @@ Part = Literal["properties", "training", "decoding", "long_inputs"]
 Precision = Literal["bf16", "tf32", "fp32"]
 Figures = dict[str, float]
 SHARES: Mapping[Part, float] = {
-    "properties": 0.4,
+    "properties": 0.35,
     "training": 0.35,
-    "decoding": 0.1,
+    "decoding": 0.15,
     "long_inputs": 0.15,
 }
 """Of the time; what a part leaves over goes to the next."""
@@ -81,7 +81,7 @@ class DeviceSettings(Settings):
         None, description="check the properties of these alone; none: of all that are installed"
     )
     presets: Annotated[tuple[Literal["tiny", "small", "base", "big"], ...], Field(min_length=1)] = (
-        Field(("base", "big"), description="the models; the first one decodes, too")
+        Field(("base", "big"), description="the models that train and decode")
     )
     precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = Field(
         ("bf16", "tf32", "fp32"), description="bf16: autocast in training, weights in decoding"
@@ -90,6 +90,9 @@ class DeviceSettings(Settings):
     tokens: int = Field(25_000, ge=1, description="padded positions of an update, on each side")
     updates: int = Field(10, ge=1, description="updates that are timed")
     compile: bool = Field(True, description="whether training is measured with torch.compile, too")
+    backend: Literal["inductor", "aot_eager", "eager"] = Field(
+        "inductor", description="that of torch.compile; eager only to try the script"
+    )
     batches: Annotated[tuple[int, ...], Field(min_length=1)] = Field(
         (64, 1), description="sentences that are decoded together"
     )
@@ -135,7 +138,7 @@ def main(argv: list[str]) -> int:
       training     tokens/s, memory and the share of the peak of matrix products, of
                    presets=base,big in precisions=bf16,tf32,fp32, and with torch.compile
                    (compile=no: without)
-      decoding     sentences/s of greedy and beam search in batches=64,1
+      decoding     sentences/s of greedy and beam search, of the same presets, in batches=64,1
       long_inputs  restricted attention, by its block-sparse kernel and by windows, beside full
                    attention, of lengths=1024,…,16384, forward and back
 
@@ -454,6 +457,13 @@ def work_of(preset: str, settings: DeviceSettings, beam: int = 1) -> peers.Work:
     )
 
 
+def model_of(work: peers.Work, device: torch.device) -> Transducer:
+    """A model whose weights are drawn on the device itself; a CPU takes seconds for large ones."""
+    with device:
+        model, _ = speed.model(work)
+    return model
+
+
 def train(preset: str, precision: Precision, compiled: bool, settings: DeviceSettings) -> Figures:
     """Updates as ``seqtrans train`` makes them, batches made and sent included."""
     import torch
@@ -462,11 +472,11 @@ def train(preset: str, precision: Precision, compiled: bool, settings: DeviceSet
 
     device = torch.device(settings.device)
     work = work_of(preset, settings)
-    model, _ = speed.model(work)
-    loss_of: Callable[..., torch.Tensor] = Objective(model.to(device).train(), work.smoothing)
+    model = model_of(work, device).train()
+    loss_of: Callable[..., torch.Tensor] = Objective(model, work.smoothing)
     if compiled:
         torch.compiler.reset()
-        loss_of = compiled_loss(model, work.smoothing)
+        loss_of = compiled_loss(model, work.smoothing, settings.backend)
     optimizer = torch.optim.Adam(
         model.parameters(), lr=peers.RATE, betas=(0.9, 0.98), eps=1e-9, fused=True
     )
@@ -502,8 +512,10 @@ def train(preset: str, precision: Precision, compiled: bool, settings: DeviceSet
     return figures
 
 
-def compiled_loss(model: Transducer, smoothing: float) -> Callable[..., torch.Tensor]:
-    """The objective with a compiled model: one graph for batches of all shapes.
+def compiled_loss(
+    model: Transducer, smoothing: float, backend: str | Callable[..., Any]
+) -> Callable[..., torch.Tensor]:
+    """The objective with a compiled model: one graph for batches of all shapes, padded or not.
 
     The loss is left out: its chunks are as many as there are tokens, and it would be compiled anew
     for each number of them.
@@ -515,12 +527,13 @@ def compiled_loss(model: Transducer, smoothing: float) -> Callable[..., torch.Te
     def read(source: torch.Tensor, mask: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return model.read(target, model.start(source, mask))
 
-    compiled: Any = torch.compile(read, dynamic=True)
+    compiled: Any = torch.compile(read, dynamic=True, backend=backend)
 
     def loss_of(
         source: torch.Tensor, mask: torch.Tensor, target_in: torch.Tensor, target_out: torch.Tensor
     ) -> torch.Tensor:
-        hidden = compiled(source, mask, target_in)
+        plain = mask.as_subclass(torch.Tensor)  # `Unpadded` would make a second graph
+        hidden = compiled(source, plain, target_in)
         pad = model.vocabulary.pad
         return projected_loss(hidden, model.output_weight, target_out, pad, smoothing)
 
@@ -548,19 +561,23 @@ def updates(settings: DeviceSettings) -> Iterator[tuple[Batch, costs.Work]]:
 
 
 def decoding(settings: DeviceSettings) -> Iterator[Job]:
-    """Of the first preset: large batches first."""
+    """All presets in the first batches and precision, then in the others."""
     precisions = [one for one in settings.precisions if one != "tf32"]
-    for batch, precision, (decoder, beam) in product(
-        settings.batches, precisions, speed.DECODERS.items()
+    for batch, precision, preset, (decoder, beam) in product(
+        settings.batches, precisions, settings.presets, speed.DECODERS.items()
     ):
         yield Job(
             "decoding",
-            f"{settings.presets[0]}, {decoder}, batches of {batch}, {precision}",
-            lambda b=batch, p=precision, w=beam: search(b, p, w, settings),  # type: ignore[misc]
+            f"{preset}, {decoder}, batches of {batch}, {precision}",
+            lambda m=preset, b=batch, p=precision, w=beam: search(  # type: ignore[misc]
+                m, b, p, w, settings
+            ),
         )
 
 
-def search(size: int, precision: Precision, beam: int, settings: DeviceSettings) -> Figures:
+def search(
+    preset: str, size: int, precision: Precision, beam: int, settings: DeviceSettings
+) -> Figures:
     """A search of a given number of steps, through the decoders that everyone gets."""
     import torch
 
@@ -570,9 +587,9 @@ def search(size: int, precision: Precision, beam: int, settings: DeviceSettings)
     from seqtrans.plugins import registry
 
     device = torch.device(settings.device)
-    built, _ = speed.model(work_of(settings.presets[0], settings, beam))
+    built = model_of(work_of(preset, settings, beam), device)
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    scorer = frozen(built.to(device, kind).eval())
+    scorer = frozen(built.to(kind).eval())
     component = registry().get("decoder", "greedy" if beam == 1 else "beam")
     options: dict[str, float] = {"least": settings.length - 1}
     if beam > 1:

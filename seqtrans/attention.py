@@ -293,16 +293,16 @@ class MultiHead(nn.Module):
         x: Tensor,
         keys: Tensor,
         values: Tensor,
-        key_mask: Tensor,
+        key_mask: Tensor | None,
         bias: Tensor | None = None,
         looks: list[Tensor] | None = None,
     ) -> Tensor:
         """Attention of ``x`` [R, T, D] over a memory ``keys``, ``values`` [M, H, S, D/H].
 
         R is a multiple of M: each run of R/M rows shares one row of the memory, which is never
-        copied. ``key_mask`` [M, S] is True where there is memory; ``bias`` [M, H, R/M·T, S] is
-        added to the logits. To ``looks``, if given, the weights [R, T, S] are appended, the mean of
-        all heads.
+        copied. ``key_mask`` [M, S] is True where there is memory, ``None`` if that is everywhere;
+        ``bias`` [M, H, R/M·T, S] is added to the logits. To ``looks``, if given, the weights
+        [R, T, S] are appended, the mean of all heads.
         """
         fold = len(x) // len(keys)
         q = self.split(self.query(x), self.heads)  # [R, H, T, D/H]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,23 +18,46 @@ from torch import Tensor
 from seqtrans.corpus import Array, Corpus
 
 
+class Unpadded(Tensor):
+    """A mask that is True everywhere. Its type says so, for to ask a GPU is to wait for it.
+
+    What is computed from it is a plain tensor.
+    """
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.clone().as_subclass(type(self))
+
+
+def unpadded(mask: Tensor) -> bool:
+    """Whether ``mask`` is known to be True everywhere, and is of something.
+
+    A plain one is asked on a CPU alone, and never in a graph of ``torch.compile``, which it breaks.
+    """
+    if isinstance(mask, Unpadded):
+        return True
+    if mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return mask.numel() > 0 and bool(mask.all())
+
+
 @dataclass(frozen=True)
 class Batch:
     """Padded tensors of some examples."""
 
     source: Tensor  # [B, S] or [B, S, ...]
-    mask: Tensor  # [B, S], True where there is something
+    mask: Tensor  # [B, S], True where there is something; `Unpadded` if that is everywhere
     target_in: Tensor  # [B, T], beginning with bos
     target_out: Tensor  # [B, T], ending with eos
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""
-        return Batch(
-            *(
-                t.to(device, non_blocking=True)
-                for t in (self.source, self.mask, self.target_in, self.target_out)
-            )
+        source, mask, target_in, target_out = (
+            t.to(device, non_blocking=True)
+            for t in (self.source, self.mask, self.target_in, self.target_out)
         )
+        return Batch(source, mask.as_subclass(type(self.mask)), target_in, target_out)
 
 
 WINDOW = 1 << 20
@@ -168,16 +192,19 @@ def collate(
         lengths = corpus.sources.lengths(np.arange(min(FEW, len(corpus))))
         chosen = np.array([np.where(lengths > 0, lengths, lengths.max()).argmin()])
     source, lengths = corpus.sources.rows(chosen)
-    mask = np.arange(source.shape[1]) < lengths[:, None]
+    mask = torch.from_numpy(np.arange(source.shape[1]) < lengths[:, None])
+    if unpadded(mask):
+        mask = mask.as_subclass(Unpadded)
+    read = torch.from_numpy(source)
     if empty:
         target = np.full((1, 1), padding)
-        return Batch(*map(torch.from_numpy, (source, mask, np.full((1, 1), bos), target)))
+        return Batch(read, mask, *map(torch.from_numpy, (np.full((1, 1), bos), target)))
     target, lengths = corpus.targets.rows(chosen, padding)
     side = np.full((len(chosen), 1), bos), np.full((len(chosen), 1), padding)
     target_in = np.concatenate([side[0], target], 1)
     target_out = np.concatenate([target, side[1]], 1)
     target_out[np.arange(len(chosen)), lengths] = eos
-    return Batch(*map(torch.from_numpy, (source, mask, target_in, target_out)))
+    return Batch(read, mask, *map(torch.from_numpy, (target_in, target_out)))
 
 
 def decoding_batches(

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqtrans.data import Unpadded
 from seqtrans.model import State, Transducer
 
 CHUNK, LARGE_CHUNK = 1 << 22, 1 << 26
@@ -206,7 +207,10 @@ class Objective(nn.Module):
         model = self.model
         twice = bool(self.consistency) and self.training
         if twice:
+            full = isinstance(mask, Unpadded)
             source, mask, read = (torch.cat([x, x]) for x in (source, mask, read))
+            if full:
+                mask = mask.as_subclass(Unpadded)
         state = model.start(source, mask)
         hidden = model.read(read, state)
         if twice:

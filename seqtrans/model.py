@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from seqtrans.attention import Attention, Cache, MultiHead, Rewindable
+from seqtrans.data import unpadded
 from seqtrans.dropout import Dropout
 from seqtrans.errors import DataError
 from seqtrans.position import PositionScheme
@@ -133,8 +134,8 @@ class Layer(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def encode(self, x: Tensor, at: Tensor, scheme: PositionScheme, mask: Tensor) -> Tensor:
-        """``x`` [B, S, D] where ``mask`` [B, S] is True."""
+    def encode(self, x: Tensor, at: Tensor, scheme: PositionScheme, mask: Tensor | None) -> Tensor:
+        """``x`` [B, S, D] where ``mask`` [B, S] is True; without one, all of it."""
         x = self.attention_sublayer(x, lambda x: self.attention.look(x, at, scheme, key_mask=mask))
         return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
 
@@ -157,10 +158,11 @@ class Layer(nn.Module):
         assert self.cross_sublayer is not None
         cross = self.cross
         bias = self.pace(offsets) if self.pace is not None else None
+        known = past.mask if past.padded else None
         view = {"causal": True, "cache": past.cache} if mask is None else {"key_mask": mask}
         x = self.attention_sublayer(x, lambda x: self.attention.look(x, at, scheme, **view))
         x = self.cross_sublayer(
-            x, lambda x: cross.consult(x, past.keys, past.values, past.mask, bias, looks)
+            x, lambda x: cross.consult(x, past.keys, past.values, known, bias, looks)
         )
         return self.feed_forward_sublayer(x, self.feed_forward)  # type: ignore[no-any-return]
 
@@ -190,6 +192,8 @@ class LayerState:
     values: Tensor
     mask: Tensor  # [M, S], shared by all layers
     cache: Cache
+    padded: bool = True
+    """Whether ``mask`` may be False somewhere; if not, looks at the memory do without it."""
 
     def fresh(self) -> LayerState:
         """The same memory, and no past."""
@@ -273,6 +277,7 @@ class State:
                     layer.values if same else layer.values[sentences],
                     mask,
                     layer.cache.select(rows),
+                    layer.padded,
                 )
                 for layer in self.layers
             ],
@@ -348,14 +353,17 @@ class Transducer(nn.Module):
         check_length(x.shape[1], self.encoder.position, "source")
         at = torch.arange(x.shape[1], device=x.device)
         x = self.encoder.enter(x, at)
+        padded = not unpadded(mask_out)
+        key_mask = mask_out if padded else None  # attention without one is faster
         for layer in self.encoder.layers:
-            x = self.through(layer.encode, x, at, self.encoder.position, mask_out)
+            x = self.through(layer.encode, x, at, self.encoder.position, key_mask)
         memory = self.encoder.norm(x)
         layers = []
         for layer in self.decoder.layers:
             assert layer.cross is not None
             keys, values = layer.cross.keys_values(memory)
-            layers.append(LayerState(keys, values, mask_out, layer.attention.attention.cache()))
+            cache = layer.attention.attention.cache()
+            layers.append(LayerState(keys, values, mask_out, cache, padded))
         state = State(layers, rows=len(x))
         if self.length is not None:
             state.lengths = self.length(memory, mask_out)

@@ -224,6 +224,41 @@ def test_linear_attention_with_large_biases() -> None:
     assert torch.allclose(found, v[:, :, -1:].expand_as(v), atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+def test_linear_attention_sums_in_fp32_under_autocast(kind: torch.dtype) -> None:
+    """The result is what fp32 makes of the same inputs, rounded once."""
+    linear, length = Linear(NoSettings(), TINY), 200
+    heads = [torch.randn(2, 2, length, 8).to(kind).requires_grad_() for _ in range(3)]
+    plain = [x.detach().float().requires_grad_() for x in heads]
+    at, mask = torch.arange(length), torch.arange(length) < torch.tensor([[length], [150]])
+    ways: list[dict[str, Any]] = [{"causal": True}, {}, {"key_mask": mask}]
+    for way in ways:
+        wanted = linear(*plain, query_at=at, key_at=at, **way)
+        weights = linear.weigh(*plain[:2], query_at=at, key_at=at, **way)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = linear(*heads, query_at=at, key_at=at, **way)
+            assert torch.equal(linear.weigh(*heads[:2], query_at=at, key_at=at, **way), weights)
+        assert torch.equal(found, wanted.to(kind))
+        towards = torch.randn(found.shape).to(kind)
+        mine = torch.autograd.grad(found, heads, towards)
+        for one, other in zip(
+            mine, torch.autograd.grad(wanted, plain, towards.float()), strict=True
+        ):
+            assert torch.equal(one, other.to(kind))
+    for causal in (True, False):
+        caches = linear.cache(), linear.cache()
+        for part in (slice(0, 70), slice(70, 71)):
+            past = [[x.detach()[:, :, part].contiguous() for x in y] for y in (heads, plain)]
+            with torch.autocast("cpu", torch.bfloat16):
+                found = linear.extend(*past[0], at=at[part], cache=caches[0], causal=causal)
+            wanted = linear.extend(*past[1], at=at[part], cache=caches[1], causal=causal)
+            assert torch.equal(found, wanted.to(kind))
+            assert caches[0].sums is not None
+            assert caches[1].sums is not None
+            assert caches[0].sums.dtype == torch.float32
+            assert torch.equal(caches[0].sums, caches[1].sums)
+
+
 def test_attention_dropout_reaches_every_layer() -> None:
     model = tiny_model(attention_dropout=0.25)
     variants = [module for module in model.modules() if isinstance(module, Attention)]

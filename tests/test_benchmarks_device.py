@@ -14,8 +14,10 @@ from torch import Tensor
 from benchmarks import device, speed
 from benchmarks.results import measurements, read_measurement
 from seqtrans.commands import run
+from seqtrans.data import Unpadded
+from seqtrans.loss import Objective
 from seqtrans.plugins import registry
-from seqtrans.testing import check_attention
+from seqtrans.testing import check_attention, tiny_model
 from seqtrans.testing.parts import same
 
 Captured = pytest.CaptureFixture[str]
@@ -123,6 +125,82 @@ def test_products_of_the_backward_pass_are_in_the_same_precision(
         device.train("tiny", precision, False, settings)  # type: ignore[arg-type]
         assert set(seen) == {wanted}
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_every_preset_trains_and_decodes() -> None:
+    """All of them in the first batches and precision, before the next."""
+    words = ["device=cpu", "presets=base,big", "precisions=bf16,tf32", "batches=64,1"]
+    settings = speed.read(words, device.DeviceSettings)
+    assert [job.name for job in device.decoding(settings)] == [
+        f"{preset}, {decoder}, batches of {batch}, bf16"
+        for batch in (64, 1)
+        for preset in ("base", "big")
+        for decoder in ("greedy", "beam4")
+    ]
+    names = [job.name for job in device.training(settings)]
+    for preset in ("base", "big"):
+        for way in ("bf16", "tf32", "bf16, compiled", "tf32, compiled"):
+            assert f"{preset}, {way}" in names
+
+
+def test_a_search_is_of_the_preset_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def note(work: Any) -> Any:
+        built.append(work.width)
+        return model(work)
+
+    model = speed.model
+    monkeypatch.setattr(speed, "model", note)
+    words = [word for word in SMALL if not word.startswith("presets")]
+    settings = speed.read([*words, "presets=tiny,small"], device.DeviceSettings)
+    first, _, third, _ = device.decoding(settings)
+    for job in (first, third):
+        assert job.measure()["sentences_per_second"] > 0
+    assert built == [device.SHAPES[preset]["width"] for preset in ("tiny", "small")]
+
+
+@pytest.mark.slow
+def test_the_compiled_objective_is_the_plain_one_in_one_graph() -> None:
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    model = tiny_model(encoder_layers=1, decoder_layers=1).train()
+    torch.compiler.reset()
+    compiled, plain = device.compiled_loss(model, 0.1, backend), Objective(model, 0.1)
+    for lengths, steps in (((4, 4), 6), ((5, 3), 4), ((7, 7, 7), 5)):
+        source = torch.randint(3, 12, (len(lengths), lengths[0]))
+        mask = torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]
+        if bool(mask.all()):
+            mask = mask.as_subclass(Unpadded)
+        target = torch.randint(3, 12, (len(lengths), steps))
+        found, wanted = (
+            (loss, *torch.autograd.grad(loss, list(model.parameters())))
+            for loss in (way(source, mask, target, target) for way in (compiled, plain))
+        )
+        for one, other in zip(found, wanted, strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert len(graphs) == 1
+
+
+@pytest.mark.slow
+def test_training_is_measured_with_a_compiled_model(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without dropout, which on a CPU breaks the graph."""
+    shape = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "heads": 2, "dropout": 0.0}
+    monkeypatch.setattr(device, "SHAPES", {"tiny": shape})
+    words = [word for word in SMALL if not word.startswith("compile")]
+    words += ["parts=training", "compile=yes", "backend=eager", f"report={tmp_path}"]
+    assert device.main(words) == 0
+    assert "training: 3 of 3 jobs done" in capsys.readouterr().out
+    (path,) = measurements(tmp_path)
+    figures = read_measurement(path).figures["jobs"]["tiny, fp32, compiled"]
+    assert figures["tokens_per_second"] > 0
+    assert 0 < figures["share"] < 10
 
 
 @pytest.mark.parametrize("name", [o.component.name for o in registry().all("attention")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from seqtrans.corpus import Array, Corpus, Ragged, Writer
 from seqtrans.data import (
     Epoch,
+    Unpadded,
     collate,
     cut,
     decoding_batches,
     pad,
+    unpadded,
 )
 from seqtrans.errors import DataError
 
@@ -132,6 +135,31 @@ def test_a_batch_is_what_padding_one_by_one_gives(
     assert {t.dtype for t in (batch.source, batch.target_in, batch.target_out)} == {torch.int64}
     moved = batch.to(torch.device("cpu"))
     assert torch.equal(moved.target_in, batch.target_in)
+
+
+def test_a_batch_knows_that_it_has_no_padding_wherever_it_is() -> None:
+    """On the device meta nothing can be asked, which on a GPU would be waited for."""
+    corpus = Corpus.of([([11] * n, [12]) for n in (4, 4, 3, 0)])
+    meta = torch.device("meta")
+    for numbers, whole in (([0, 1], True), ([2], True), ([0, 2], False), ([3], False), ([], True)):
+        batch = collate(corpus, numbers, SPECIALS)
+        assert unpadded(batch.mask) is whole
+        assert isinstance(batch.mask, Unpadded) is whole
+        moved = batch.to(meta)
+        assert moved.mask.device == meta
+        assert isinstance(moved.mask, Unpadded) is whole
+        assert unpadded(moved.mask) is whole
+        assert isinstance(copy.deepcopy(batch).mask, Unpadded) is whole
+
+
+def test_only_what_is_known_has_no_padding() -> None:
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    assert unpadded(mask)
+    assert not unpadded(mask.to("meta"))
+    assert not unpadded(mask[:, :0])
+    known = mask.as_subclass(Unpadded)
+    for made in (~known, known[:1], known & mask, torch.cat([known, ~known]), known.any(1)):
+        assert type(made) is torch.Tensor
 
 
 def test_features_stay_as_they_are() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, kl_div, linear
 
+from seqtrans.data import Unpadded
 from seqtrans.loss import OBJECTIVES, projected_loss, smoothed_loss
 from seqtrans.testing import tiny_model
 
@@ -165,3 +166,23 @@ def test_passes_differ_by_their_dropout_alone(name: str) -> None:
             assert torch.allclose(mine, its, atol=1e-4)
     weak, strong = loss(1, 0.3, True)[0], loss(5, 0.3, True)[0]
     assert weak < strong
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_two_passes_over_a_batch_without_padding_know_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def note(mask: torch.Tensor) -> bool:
+        seen.append((type(mask), len(mask)))
+        return False
+
+    monkeypatch.setattr("seqtrans.model.unpadded", note)
+    model = tiny_model(causal=name != "masked")
+    objective = OBJECTIVES[name](model, consistency=1.0).train()
+    source, target = torch.randint(3, 12, (3, 5)), torch.randint(3, 12, (3, 4))
+    mask = torch.ones_like(source).bool()
+    for kind in (torch.Tensor, Unpadded):
+        objective(source, mask.as_subclass(kind), target, target)
+    assert seen == [(torch.Tensor, 6), (Unpadded, 6)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import components
 import pytest
 import torch
 from torch import Tensor, nn
 
 from seqtrans.config import Shape
+from seqtrans.data import Unpadded
 from seqtrans.errors import DataError
-from seqtrans.model import Pace
+from seqtrans.model import Pace, Transducer
+from seqtrans.plugins import registry
 from seqtrans.settings import NoSettings
 from seqtrans.task import Vocabulary
 from seqtrans.testing import check_model, tiny_model
@@ -176,3 +180,133 @@ def test_recomputing_changes_nothing_but_memory(norm: str) -> None:
         found.append((logits, *gradients))
     for plain, again in zip(*found, strict=True):
         assert torch.equal(plain, again)
+
+
+# Batches without padding
+
+
+def masks_of(model: Transducer) -> list[Tensor | None]:
+    """Where from now on the key masks of all looks are noted but those back in the decoder."""
+    seen: list[Tensor | None] = []
+    looks = [layer.attention.attention for layer in model.encoder.layers]
+    looks += [layer.cross.attention for layer in model.decoder.layers if layer.cross is not None]
+    for attention in looks:
+        attention.register_forward_pre_hook(
+            lambda module, given, named: seen.append(named["key_mask"]), with_kwargs=True
+        )
+    return seen
+
+
+def values_and_gradients(
+    model: Transducer, source: Tensor, mask: Tensor, target: Tensor
+) -> list[Tensor]:
+    torch.manual_seed(5)
+    state = model.start(source, mask)
+    logits = model.advance(target, state)
+    loss = logits.square().mean()
+    if state.lengths is not None:
+        loss = loss + state.lengths.exp().square().sum()
+    return [logits.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
+
+
+def offered(kind: str) -> list[Any]:
+    """A component of a kind, and how it is built with small settings."""
+
+    def build(component: Any) -> Callable[[Shape], Any]:
+        settings = components.SMALL.get(component.name, component.settings())
+        return lambda shape: component.make(settings, shape)
+
+    return [
+        pytest.param({kind: build(o.component)}, id=o.component.name) for o in registry().all(kind)
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "pre", "attention_dropout": 0.3, "dropout": 0.2},
+        {"causal": False},
+        {"pace": 2, "source": tokens, "vocabulary": PACED},
+        *offered("attention"),
+        *offered("position"),
+    ],
+    ids=lambda changes: ",".join(changes),
+)
+def test_without_padding_there_is_no_mask_and_all_is_the_same(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model(**changes)
+    seen = masks_of(model)
+    source, target = torch.randint(3, 12, (3, 7)), torch.randint(3, 12, (3, 5))
+    mask = torch.ones_like(source).bool()
+    for recompute in (False, True):
+        model.recompute = recompute
+        known = values_and_gradients(model, source, mask.as_subclass(Unpadded), target)
+        found = values_and_gradients(model, source, mask, target)
+        assert seen
+        assert all(one is None for one in seen)
+        seen.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr("seqtrans.model.unpadded", lambda mask: False)
+            wanted = values_and_gradients(model, source, mask, target)
+        assert all(one is mask for one in seen)
+        seen.clear()
+        for one, other, masked in zip(known, found, wanted, strict=True):
+            assert torch.equal(one, other)
+            assert torch.allclose(other, masked, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(7, 7, 5), (7, 0, 7), (0, 0, 0)])
+def test_with_padding_there_is_a_mask(lengths: tuple[int, ...]) -> None:
+    model = tiny_model()
+    seen = masks_of(model)
+    mask = torch.arange(7) < torch.tensor(lengths)[:, None]
+    model(torch.randint(3, 12, (3, 7)), mask, torch.randint(3, 12, (3, 5)))
+    assert seen
+    assert all(one is mask for one in seen)
+
+
+def test_what_is_selected_needs_no_mask_either() -> None:
+    model = tiny_model().eval()
+    source, target = torch.randint(3, 12, (3, 7)), torch.randint(3, 12, (3, 5))
+    state = model.start(source, torch.ones_like(source).bool())
+    seen = masks_of(model)
+    state = state.select(torch.tensor([2, 0, 0]))
+    model.advance(target, state)
+    assert seen == [None, None]
+
+
+def test_a_source_has_a_mask_of_its_own() -> None:
+    """What it hides stays hidden, though nothing of the batch is padding."""
+
+    class Longer(nn.Module):
+        """Adds a vector that is not to be seen."""
+
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            x, mask = self.inner(source, mask)
+            more = torch.full_like(x[:, :1], 9.0)
+            return torch.cat([x, more], 1), torch.cat([mask, ~mask[:, :1]], 1)
+
+    model = tiny_model().eval()
+    source, target = torch.randint(3, 12, (3, 7)), torch.randint(3, 12, (3, 5))
+    mask = torch.ones_like(source).bool().as_subclass(Unpadded)
+    wanted = model(source, mask, target)
+    model.source = Longer(model.source)
+    assert torch.allclose(model(source, mask, target), wanted, atol=1e-5)
+
+
+def test_the_device_is_not_asked_whether_there_is_padding() -> None:
+    """On the device meta nothing can be asked, which on a GPU would be waited for."""
+    model = tiny_model().to("meta")
+    seen = masks_of(model)
+    source, target = (torch.ones(3, n, dtype=torch.long, device="meta") for n in (7, 5))
+    mask = torch.ones(3, 7, dtype=torch.bool, device="meta")
+    model(source, mask, target)
+    assert all(one is mask for one in seen)
+    seen.clear()
+    model(source, mask.as_subclass(Unpadded), target)
+    assert seen == [None] * 4

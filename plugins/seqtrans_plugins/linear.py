@@ -42,6 +42,7 @@ class Linear(Attention):
 
     A bias of the position scheme is added to the logarithms of these products; this needs the
     weights themselves, at the cost of full attention. Dropout leaves a key out for all queries.
+    Without a bias all sums are in fp32, under autocast too, for they grow with the number of keys.
     """
 
     def __init__(self, settings: NoSettings, shape: Shape) -> None:
@@ -70,15 +71,16 @@ class Linear(Attention):
                 bias=bias,
             )
             return F.dropout(seen, self.dropout, self.training).to(v.dtype) @ v
-        queries, keys, values = features(q), features(k), self.counted(v)
-        if key_mask is not None:
-            keys = keys * key_mask[:, None, :, None]
-        if not causal:
-            return divided(queries @ summed(keys, values)).to(v.dtype)
-        first = 0 if query_at is key_at else int(query_at[0] - key_at[0])
-        before = summed(keys[:, :, :first], values[:, :, :first])
-        heads, _ = looking_back(queries, keys[:, :, first:], values[:, :, first:], before)
-        return divided(heads).to(v.dtype)
+        with torch.autocast(q.device.type, enabled=False):
+            queries, keys, values = features(q), features(k), self.counted(v)
+            if key_mask is not None:
+                keys = keys * key_mask[:, None, :, None]
+            if not causal:
+                return divided(queries @ summed(keys, values)).to(v.dtype)
+            first = 0 if query_at is key_at else int(query_at[0] - key_at[0])
+            before = summed(keys[:, :, :first], values[:, :, :first])
+            heads, _ = looking_back(queries, keys[:, :, first:], values[:, :, first:], before)
+            return divided(heads).to(v.dtype)
 
     def weigh(
         self,
@@ -91,7 +93,8 @@ class Linear(Attention):
         causal: bool = False,
         bias: Bias | None = None,
     ) -> Tensor:
-        products = features(q) @ features(k).mT  # [B, H, T, K]
+        with torch.autocast(q.device.type, enabled=False):
+            products = features(q) @ features(k).mT  # [B, H, T, K]
         mask = view(None, key_mask, query_at, key_at, causal)
         if bias is not None:
             added = bias(q, query_at, key_at).float()
@@ -122,16 +125,17 @@ class Linear(Attention):
     ) -> Tensor:
         if bias is not None:
             return super().extend(q, k, v, at=at, cache=cache.kept, causal=causal, bias=bias)
-        queries, keys, values = features(q), features(k), self.counted(v)
-        before = cache.sums
-        if before is None:
-            before = keys.new_zeros(*keys.shape[:2], keys.shape[3], values.shape[3])
-        if causal:
-            heads, cache.sums = looking_back(queries, keys, values, before)
-        else:
-            cache.sums = before + summed(keys, values)
-            heads = queries @ cache.sums
-        return divided(heads).to(v.dtype)
+        with torch.autocast(q.device.type, enabled=False):
+            queries, keys, values = features(q), features(k), self.counted(v)
+            before = cache.sums
+            if before is None:
+                before = keys.new_zeros(*keys.shape[:2], keys.shape[3], values.shape[3])
+            if causal:
+                heads, cache.sums = looking_back(queries, keys, values, before)
+            else:
+                cache.sums = before + summed(keys, values)
+                heads = queries @ cache.sums
+            return divided(heads).to(v.dtype)
 
     def counted(self, v: Tensor) -> Tensor:
         """Values with a 1 behind each, whose sum is what the others are divided by; in fp32."""
