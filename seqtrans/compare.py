@@ -1,4 +1,4 @@
-"""Compare the outputs of runs, or of anything that wrote files, on the same references."""
+"""Score the outputs of runs, or of anything that wrote files, on the same references."""
 
 from __future__ import annotations
 
@@ -24,35 +24,43 @@ class CompareSettings(DecodingSettings):
     bare: ClassVar[str | None] = "systems"
 
     systems: tuple[Path, ...] = Field(
-        (), description="run folders, or files of outputs, one a line; the first is the baseline"
+        (),
+        description="run folders, or files of outputs, one a line, .gz as well; the first is the "
+        "baseline",
     )
     split: str = Field("test", description="which split of the runs' data: train, dev or test")
     reference: Path | None = Field(
-        None, description="the references, one a line, if no run is compared"
+        None,
+        description="the references if no run is compared: one a line, .gz as well, or what else "
+        "the task reads, such as its tables",
     )
     task: str | None = Field(None, description="the task whose metric decides, if no run is there")
     report: Path | None = Field(None, description="write all figures here, as JSON")
 
 
 def main(argv: list[str]) -> int:
-    """Say whether runs or files of outputs differ by more than chance.
+    """Say whether runs or files of outputs differ by more than chance, or score one file.
 
     usage: seqtrans compare RUN|FILE RUN|FILE … [split=test] [report=FILE]
                             [step=best] [device=DEVICE] [tokens=N]
                             [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
-           seqtrans compare FILE FILE … task=NAME reference=FILE [report=FILE] [task.KEY=value …]
+           seqtrans compare FILE [FILE …] task=NAME reference=FILE [report=FILE]
+                            [task.KEY=value …]
 
     Each run decodes the split with its own decoder, unless another is named; a file has one output
-    a line, in the order of the split. The first of all is the baseline of the others. The
-    task decides what is measured; without a run it is named, and told the references.
+    a line, in the order of the split. The first of all is the baseline of the others; a file that
+    is alone is scored. The task decides what is measured; without a run it is named, and told the
+    references, plain or as it reads its data. A run is scored alone by seqtrans evaluate.
 
     example: seqtrans compare runs/base runs/big split=test
+    example: seqtrans compare theirs.de ours.de task=pairs reference=newstest.de
     """
     settings, changes = read_command(argv, CompareSettings)
     folders = check(settings, changes)
     import json
 
     from seqtrans.files import write_whole
+    from seqtrans.task import Comparison, Score
 
     gathered = outputs_of_runs(settings, folders, changes) if folders else []
     if gathered:
@@ -60,7 +68,7 @@ def main(argv: list[str]) -> int:
     else:
         assert settings.reference is not None
         task = named_task(settings, changes)
-        examples = made_of_lines(settings.reference, task.example)
+        examples = task.read_references(settings.reference)
         where = str(settings.reference)
     lines = {path: written for path, *_, written in gathered}
     outputs: dict[str, list[Any]] = {}
@@ -72,17 +80,31 @@ def main(argv: list[str]) -> int:
                 "each needs the other."
             )
         outputs[str(path)] = recovered(task, found, examples, path)
-    comparison = task.compare(outputs, examples)
-    print(comparison.report, end="" if comparison.report.endswith("\n") else "\n")
+        if path not in lines and (mistake := task.mistake(outputs[str(path)], examples)):
+            raise DataError(f"{path}: {mistake}")
+    result: Score | Comparison
+    if len(outputs) == 1:
+        [alone] = outputs.values()
+        result = task.score(alone, examples)
+    else:
+        result = task.compare(outputs, examples)
+    print(result.report, end="" if result.report.endswith("\n") else "\n")
+    if isinstance(result, Score):
+        print(
+            f"{settings.systems[0]}: {result.metric} {result.value:.2f}  [{result.signature}]  "
+            f"{len(examples)} examples"
+        )
     if settings.report is not None:
-        content = {
+        content: dict[str, Any] = {
             "systems": list(outputs),
             "split": settings.split if gathered else None,
             "reference": None if gathered else where,
             "examples": len(examples),
-            "metric": comparison.metric,
-            "figures": comparison.figures,
+            "metric": result.metric,
+            "figures": result.figures,
         }
+        if isinstance(result, Score):
+            content |= {"value": result.value, "signature": result.signature}
         write_whole(settings.report, json.dumps(content, indent=1, ensure_ascii=False))
     return 0
 
@@ -94,10 +116,12 @@ def check(settings: CompareSettings, changes: Words) -> list[Path]:
     """
     problems: list[Problem | str] = []
     systems = settings.systems
-    if len(systems) < 2:
+    if not systems:
+        problems.append("there is nothing to compare: name run folders or files of outputs")
+    elif len(systems) == 1 and systems[0].is_dir():
         problems.append(
-            "a comparison needs two run folders or files of outputs, or more: "
-            f"{systems[0] if systems else 'nothing'} is all that was given"
+            f"{systems[0]} has nothing beside it to be compared with; it is scored alone by "
+            f"seqtrans evaluate run={systems[0]}"
         )
     for path in sorted(set(systems)):
         if systems.count(path) > 1:
@@ -166,20 +190,6 @@ def named_task(settings: CompareSettings, changes: Words) -> Task:
     task = component.make(filled)
     assert isinstance(task, Task)
     return task
-
-
-def made_of_lines(path: Path, make: Any) -> list[Any]:
-    """What ``make`` makes of each line of a file.
-
-    Raises ``DataError`` if the file can't be read, or naming the line that ``make`` refuses.
-    """
-    made = []
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            made.append(make(line))
-        except DataError as error:
-            raise DataError(f"{path}, line {number}: {error}") from None
-    return made
 
 
 def recovered(task: Task, lines: Sequence[str], examples: Sequence[Any], path: Path) -> list[Any]:

@@ -7,15 +7,32 @@ of its own, such as a table of learned positions, is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from seqtrans.config import Shape
 
 FLOAT = 4
 """Bytes of a number in fp32."""
+HALF = 2
+"""And in fp16 or bf16."""
+CHUNK, CPU_CHUNK = 1 << 26, 1 << 22
+"""So many logits exist at a time, on a GPU and on a CPU (see `seqtrans.loss`)."""
+
+Precision = Literal["no", "fp16", "bf16"]
+"""Of the products in training, by the launcher's names; weights and optimiser are in fp32."""
+
+
+def called(precision: Precision) -> str:
+    """What people call it."""
+    return "fp32" if precision == "no" else precision
+
+
+def bytes_of(precision: Precision) -> int:
+    """Of a number that goes into a product, or comes out of one."""
+    return FLOAT if precision == "no" else HALF
 
 
 @dataclass(frozen=True)
@@ -208,36 +225,49 @@ def rule_of_thumb(shape: Shape, vocabularies: Vocabularies, work: Work) -> float
 
 
 @dataclass(frozen=True)
-class Device:
-    """A GPU by what is said of it."""
+class Speed:
+    """How fast a GPU is in one precision, by what is said of it."""
 
     flops: float
     """Operations a second: where the paper estimates what it sustains, that, else the peak of dense
     matrix products."""
-    precision: str
     share: float
     """How much of ``flops`` a training of this kind is taken to reach: an assumption."""
     source: str
 
 
 PAPER = "the paper's estimate of what it sustains"
-PEAK = "its maker's peak of dense matrix products"
-DEVICES = {
-    "k80": Device(2.8e12, "fp32", 0.4, PAPER),
-    "k40": Device(3.7e12, "fp32", 0.4, PAPER),
-    "m40": Device(6.0e12, "fp32", 0.4, PAPER),
-    "p100": Device(9.5e12, "fp32", 0.4, PAPER),
-    "v100": Device(125e12, "fp16", 0.25, PEAK),
-    "a100": Device(312e12, "bf16", 0.25, PEAK),
-    "h100": Device(989e12, "bf16", 0.25, PEAK),
+PEAK = "its data sheet's peak of dense matrix products"
+
+
+def newer(fp32: float, half: float, *halves: Precision) -> Mapping[Precision, Speed]:
+    """A GPU by its peaks in TFLOPS: of its cores in fp32, and of its tensor cores."""
+    speeds: dict[Precision, Speed] = {"no": Speed(fp32 * 1e12, 0.4, PEAK)}
+    return speeds | {precision: Speed(half * 1e12, 0.25, PEAK) for precision in halves}
+
+
+DEVICES: Mapping[str, Mapping[Precision, Speed]] = {
+    "k80": {"no": Speed(2.8e12, 0.4, PAPER)},
+    "k40": {"no": Speed(3.7e12, 0.4, PAPER)},
+    "m40": {"no": Speed(6.0e12, 0.4, PAPER)},
+    "p100": {"no": Speed(9.5e12, 0.4, PAPER)},
+    "v100": newer(15.7, 125, "fp16"),
+    "a100": newer(19.5, 312, "fp16", "bf16"),
+    "h100": newer(67, 989, "fp16", "bf16"),
 }
-"""Section 6.1, footnote 5, for the first four. That 0.4 fits them is seen in the paper's own steps:
-see `PaperRun.share`."""
+"""By the precisions that each has. Section 6.1, footnote 5, for the first four. That 0.4 fits them
+is seen in the paper's own steps: see `PaperRun.share`. The others are NVIDIA's data sheets of the
+SXM modules, without sparsity: in fp32 PyTorch leaves their tensor cores idle unless told
+otherwise."""
 
 
 def training_cost(hours: float, gpus: int, sustained: float) -> float:
     """FLOPs by the paper's rule (section 6.1): time × number of GPUs × what each sustains."""
     return hours * 3600 * gpus * sustained
+
+
+PAPER_SPEED = DEVICES["p100"]["no"]
+"""Of what the paper trained on."""
 
 
 @dataclass(frozen=True)
@@ -257,11 +287,11 @@ class PaperRun:
     @property
     def cost(self) -> float:
         """By the rule."""
-        return training_cost(self.hours, self.gpus, DEVICES["p100"].flops)
+        return training_cost(self.hours, self.gpus, PAPER_SPEED.flops)
 
     def share(self, counted: float) -> float:
         """How much of the sustained FLOPS its steps used, if a step is ``counted`` FLOPs."""
-        return counted / (self.step_seconds * self.gpus * DEVICES["p100"].flops)
+        return counted / (self.step_seconds * self.gpus * PAPER_SPEED.flops)
 
 
 PAPER_RUNS = {
@@ -273,7 +303,7 @@ PAPER_RUNS = {
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that an update takes on one device, in fp32.
+    """Bytes that an update takes on one device.
 
     Not counted: the framework itself, the batch's ids, workspaces, and what the allocator leaves
     unused.
@@ -284,10 +314,14 @@ class Memory:
     """Adam's two."""
     buckets: float
     """The copies of the gradients that several processes exchange; 0 for one."""
+    copies: float
+    """The matrices as products in half precision read them, kept for the backward pass; 0 in
+    fp32."""
     activations: float
-    """What the forward pass keeps for the backward pass, the logits apart."""
+    """What the forward pass keeps for the backward pass, the softmax apart."""
     logits: float
-    """Three times [tokens, V]: log-probabilities, their gradient, and the logits' gradient."""
+    """What the softmax takes: the logits that exist at a time and what is made of them, and the
+    gradients of its input and its matrix, which come with the loss."""
     gradients: float
     tables: float
     """The gradients of one embedding by its several uses, before they are added up."""
@@ -298,10 +332,10 @@ class Memory:
     def peak(self) -> float:
         """The most that is held at once.
 
-        That is when the backward pass begins, with all activations, or when it ends, with all
-        gradients; in between the ones go as the others come.
+        That is when the loss is computed, with all activations, or when the backward pass ends,
+        with all gradients; in between the ones go as the others come.
         """
-        begin = self.activations + self.logits + (self.gradients if self.held else 0)
+        begin = self.copies + self.activations + self.logits + (self.gradients if self.held else 0)
         end = self.gradients + self.tables
         return self.weights + self.moments + self.buckets + max(begin, end)
 
@@ -312,13 +346,15 @@ def memory(
     work: Work,
     *,
     processes: int = 1,
+    parts: int = 1,
     passes: int = 1,
-    mask: int = 1,
+    precision: Precision = "no",
+    on_cpu: bool = False,
 ) -> Memory:
-    """What a device needs to train on ``work``, what it computes at a time.
+    """What a device needs to train on ``work``, what it computes at a time, in all ``passes``.
 
-    Its share of an update takes ``passes``. ``mask`` is the size of a mask of dropout for one
-    number: a byte on a GPU, four on a CPU.
+    Its share of an update takes so many ``parts``. On a CPU a mask of dropout is as large as what
+    it is for, on a GPU it has a byte for each number.
     """
     weights = FLOAT * parameters(shape, vocabularies).total
     once = vocabularies.tie(shape) == "none"
@@ -326,38 +362,90 @@ def memory(
         weights=weights,
         moments=2 * weights,
         buckets=weights if processes > 1 else 0,
-        activations=activations(shape, work, mask),
-        logits=3 * FLOAT * work.target * vocabularies.target,
+        copies=0 if precision == "no" else HALF * matrices(shape),
+        activations=activations(shape, work, precision, on_cpu=on_cpu),
+        logits=softmax(shape, vocabularies, work, passes, precision, on_cpu=on_cpu),
         gradients=weights,
         tables=0 if once else 2 * FLOAT * vocabularies.target * shape.width,
-        held=passes > 1,
+        held=parts > 1,
     )
 
 
-def activations(shape: Shape, work: Work, mask: int = 1) -> float:
-    """Bytes that the forward pass keeps for the backward pass, the logits apart.
+def matrices(shape: Shape) -> int:
+    """The weights of the layers that go into products; biases and LayerNorm apart."""
+    encoder, decoder = shape.encoder_layers, shape.decoder_layers
+    feed_forward = (encoder + decoder) * 2 * shape.width * shape.inner
+    return (encoder + 2 * decoder) * heads_weights(shape) + feed_forward
+
+
+def softmax(
+    shape: Shape,
+    vocabularies: Vocabularies,
+    work: Work,
+    passes: int = 1,
+    precision: Precision = "no",
+    *,
+    on_cpu: bool = False,
+) -> float:
+    """Bytes that the softmax and the loss take, their input's gradient apart (see `activations`).
+
+    In fp32 there is room for the logits of a chunk and for what becomes of them. In half precision
+    products read and give copies of it and of the matrix. Of two passes the difference is computed
+    beside it. What the chunk before has left is let go of only then.
+    """
+    symbols, size = vocabularies.target, bytes_of(precision)
+    positions = work.target / passes
+    rows = max(1, min(positions, (CPU_CHUNK if on_cpu else CHUNK) // (passes * symbols)))
+    logits, matrix = passes * rows * symbols, symbols * shape.width
+    before = rows < positions
+    beside = copies = 0.0
+    if size != FLOAT:
+        beside = (1 + before) * size * logits
+        copies = (size + FLOAT + (size if on_cpu else 0)) * matrix
+    if passes > 1:
+        beside = max(beside, (3 + before) * FLOAT * logits + before * beside / 2)
+    forward = 2 * FLOAT * logits + beside + copies
+    hidden = FLOAT * work.target * shape.width
+    return hidden + FLOAT * matrix + max(forward, FLOAT * matrix)
+
+
+def activations(
+    shape: Shape, work: Work, precision: Precision = "no", *, on_cpu: bool = False
+) -> float:
+    """Bytes that the forward pass keeps for the backward pass, the softmax apart.
 
     Each sub-layer keeps its input, that of its LayerNorm, with mean and deviation, and the mask of
     its dropout; attention also queries, keys, values, their sums and one number for each query, and
-    feed-forward what lies between its layers. Attention is taken to be computed by a fused kernel,
-    which keeps no scores; with ``model.pace`` they are kept, and a bias beside them.
+    feed-forward what lies between its layers. What products read and give is in their precision,
+    what is added up and goes into LayerNorm in fp32; in half precision each product keeps a copy of
+    its own of what it reads. Attention is taken to be computed by a fused kernel, which keeps no
+    scores; with ``model.pace`` they are kept, and a bias beside them.
     """
     width, keys, values = shape.width, shape.heads * shape.head, shape.heads * shape.value
     encoder, decoder = shape.encoder_layers, shape.decoder_layers
-    dropped = mask * width if shape.dropout else 0
-    sublayer = FLOAT * (2 * width + 2) + dropped
-    inner = FLOAT * shape.inner
+    size = bytes_of(precision)
+    single = size == FLOAT
+    """Whether those that read the same keep it once."""
+    embedded = (FLOAT if on_cpu else 1) * width if shape.dropout else 0
+    dropped = (size if on_cpu else 1) * width if shape.dropout else 0
+    added = FLOAT * (width + 2) + dropped
+    """What a sub-layer keeps of what comes out of it."""
+    read = size * width
+    reads = read if single else 3 * read
+    """By queries, keys and values."""
+    inner = size * shape.inner
     if shape.relu_dropout:
-        inner += (FLOAT + mask) * shape.inner
-    look = FLOAT * (keys + values + shape.heads)
+        inner += (size + (size if on_cpu else 1)) * shape.inner
+    look = size * (keys + values) + FLOAT * shape.heads
     """Queries, sums, and a logarithm for each query."""
-    memory = FLOAT * (keys + values)
-    hidden = FLOAT
+    memory = size * (keys + values)
+    hidden = size
     """The mask of padding, once for each layer."""
     last = FLOAT * (width + 2) if shape.norm == "pre" else 0
-    at_source = encoder * (2 * sublayer + look + memory + hidden + inner)
-    at_source += decoder * (memory + hidden) + FLOAT * width + last + dropped
-    at_target = decoder * (3 * sublayer + 2 * look + memory + inner)
-    at_target += FLOAT * width + last + dropped
-    scores = 0 if shape.pace is None else 2 * decoder * shape.heads * FLOAT
+    at_source = encoder * (2 * added + reads + read + look + memory + hidden + inner)
+    at_source += decoder * (memory + hidden) + (read if single else 2 * decoder * read)
+    at_source += last + embedded
+    at_target = decoder * (3 * added + reads + 2 * read + 2 * look + memory + inner)
+    at_target += FLOAT * width + last + embedded
+    scores = 0 if shape.pace is None else 2 * decoder * shape.heads * size
     return work.source * at_source + work.target * at_target + work.cross_pairs * scores

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from seqtrans import assembly, checkpoint
 from seqtrans.constraint import asked, refused
-from seqtrans.corpus import Corpus
+from seqtrans.corpus import Array, Corpus
 from seqtrans.data import collate, decoding_batches, pad
 from seqtrans.decoding import Decoder, Hypothesis, Request, Scorer
 from seqtrans.ensemble import Ensemble
@@ -37,6 +39,7 @@ from seqtrans.task import Constraint, Score, Task, Vocabulary
 
 TOKENS = 4096
 """Padded source positions × hypotheses of a batch in decoding."""
+NOT_FINITE = "the model's probabilities are not finite; it can't be used."
 
 
 @dataclass(frozen=True)
@@ -277,31 +280,113 @@ class Engine:
         outputs = [self.task.decode(h.ids, i) for h, i in zip(best, inputs, strict=True)]
         return Evaluation(self.task.score(outputs, examples), outputs, best)
 
-    def score(self, examples: Sequence[Any]) -> list[float]:
-        """The log-probability that the model gives to the target of each example, eos included.
+    def score(
+        self,
+        examples: Sequence[Any],
+        targets: Sequence[str | Sequence[int]] | None = None,
+        progress: Callable[[int], None] | None = None,
+        names: Callable[[int], str] | None = None,
+    ) -> list[float]:
+        """The log-probability that the model gives to each target, eos included.
 
-        Raises ``DataError`` for a model that has none.
+        Args:
+            examples: of the task; or, with ``targets``, inputs as :meth:`transduce` takes them.
+            targets: one for each input, a line as the task writes outputs, or ids.
+            progress: is told after each batch how many targets it had.
+            names: what messages call an example or input, by its number counted from 1.
+
+        Raises:
+            DataError: the model has no such thing, or something can't be an input or a target, or
+                is longer than the model has positions for; the message has its number.
         """
+        found = self.log_probabilities(examples, targets, progress, names)
+        return [math.fsum(symbols) for symbols in found]
+
+    def log_probabilities(
+        self,
+        examples: Sequence[Any],
+        targets: Sequence[str | Sequence[int]] | None = None,
+        progress: Callable[[int], None] | None = None,
+        names: Callable[[int], str] | None = None,
+    ) -> list[list[float]]:
+        """As :meth:`score`, but of each symbol of each target, after those before it; eos last."""
         if not self.config.shape.causal:
             raise DataError(
                 "a model with model.causal=no tells each symbol from all others, which gives no "
                 "probability of a whole output; score with a model that writes from left to right."
             )
-        results = [0.0] * len(examples)
-        corpus = Corpus.of(
-            (self.task.encode_source(self.task.input(example)), self.task.encode_target(example))
-            for example in examples
-        )
-        padding = self.scorer.vocabulary.pad
+        called = names or ("example {}" if targets is None else "input {}").format
+        corpus = Corpus.of(self.encoded(examples, targets, called))
+        sources, lengths = corpus.sources.lengths(), corpus.targets.lengths() + 1
+        check_lengths(self.scorer, sources, lengths, called)
+        results: list[list[float]] = [[] for _ in range(len(examples))]
+        longer = np.maximum(sources, lengths).tolist()
         with torch.inference_mode(), evaluating(self.scorer):
-            for numbers in decoding_batches(corpus.sources.lengths().tolist(), self.tokens):
+            for numbers in decoding_batches(longer, self.tokens):
                 batch = collate(corpus, numbers, specials(self.scorer)).to(self.scorer.device)
-                logits = self.scorer(batch.source, batch.mask, batch.target_in)
-                chosen = logits.float().log_softmax(-1).gather(2, batch.target_out[:, :, None])
-                totals = chosen[:, :, 0].double().masked_fill(batch.target_out == padding, 0.0)
-                for number, total in zip(numbers, totals.sum(1).tolist(), strict=True):
-                    results[number] = total
+                try:
+                    logits = self.scorer(batch.source, batch.mask, batch.target_in)
+                except DataError as error:
+                    longest = numbers[int(sources[numbers].argmax())]
+                    raise DataError(f"{called(longest + 1)}: {error}") from None
+                found = logits.float().log_softmax(-1).gather(2, batch.target_out[:, :, None])
+                for number, symbols in zip(numbers, found[:, :, 0].tolist(), strict=True):
+                    results[number] = symbols[: lengths[number]]
+                if progress is not None:
+                    progress(len(numbers))
+        if any(math.isnan(symbol) for symbols in results for symbol in symbols):
+            raise SeqtransError(NOT_FINITE)
         return results
+
+    def encoded(
+        self,
+        examples: Sequence[Any],
+        targets: Sequence[str | Sequence[int]] | None,
+        names: Callable[[int], str],
+    ) -> Iterator[tuple[Tensor, Sequence[int]]]:
+        """The ids, or features, of what :meth:`score` is given."""
+        inputs, ids = examples, None
+        if targets is not None:
+            if isinstance(examples, str):
+                raise DataError("inputs is a list of lines, not one string.")
+            if isinstance(targets, str) or len(targets) != len(examples):
+                raise DataError(
+                    f"targets is a list with one for each of the {len(examples)} inputs."
+                )
+            inputs, ids = self.read(examples, names), self.read_targets(targets, names)
+        for number, input in enumerate(inputs):
+            try:
+                if ids is None:
+                    source = self.task.encode_source(self.task.input(input))
+                    target = self.task.encode_target(input)
+                else:
+                    source, target = self.task.encode_source(input), ids[number]
+            except SeqtransError as error:
+                raise type(error)(f"{names(number + 1)}: {error}") from None
+            yield source, target
+
+    def read_targets(
+        self,
+        targets: Sequence[str | Sequence[int]],
+        names: Callable[[int], str] = "target {}".format,
+    ) -> list[Sequence[int]]:
+        """The ids of targets, from lines as the task writes outputs; ids are checked alone.
+
+        Raises ``DataError`` for what can't be a target.
+        """
+        vocabulary, found = self.scorer.vocabulary, []
+        for number, target in enumerate(targets, 1):
+            try:
+                ids = self.task.read_target(target) if isinstance(target, str) else target
+            except SeqtransError as error:
+                raise type(error)(f"{names(number)}: {error}") from None
+            wrong = no_symbols(vocabulary, ids)
+            if wrong:
+                raise DataError(
+                    f"{names(number)}: {wrong[0]} in the target is the id of no symbol."
+                )
+            found.append(ids)
+        return found
 
 
 def decode(
@@ -361,7 +446,7 @@ def decode(
             except DataError as error:  # a batch begins with its longest input
                 raise DataError(f"{names(numbers[batch[0]] + 1)}: {error}") from None
             if not all(hypotheses):
-                raise SeqtransError("the model's probabilities are not finite; it can't be used.")
+                raise SeqtransError(NOT_FINITE)
             assert len(hypotheses) == len(batch)
             found.update((numbers[i], h) for i, h in zip(batch, hypotheses, strict=True))
             if progress is not None:
@@ -377,9 +462,8 @@ def check_prefixes(
     names: Sequence[str],
 ) -> None:
     """Refuse prefixes that no output can begin with."""
-    special = {vocabulary.pad, vocabulary.bos, vocabulary.eos}
     for prefix, limit, name in zip(prefixes, limits.tolist(), names, strict=True):
-        wrong = [id for id in prefix if id in special or not 0 <= id < vocabulary.size]
+        wrong = no_symbols(vocabulary, prefix)
         if wrong:
             raise DataError(f"{name}: {wrong[0]} in the prefix is the id of no symbol.")
         if len(prefix) >= limit:
@@ -394,6 +478,29 @@ def check_prefixes(
                 f"{names[found[0]]}: no output can begin with the prefix: its symbol "
                 f"{found[1] + 1} may not stand there."
             )
+
+
+def check_lengths(
+    scorer: Scorer, sources: Array, targets: Array, names: Callable[[int], str]
+) -> None:
+    """Refuse empty sources, and targets that, eos included, are too long for a model."""
+    longest = scorer.longest
+    for number, (source, target) in enumerate(
+        zip(sources.tolist(), targets.tolist(), strict=True), 1
+    ):
+        if not source:
+            raise DataError(f"{names(number)} is empty.")
+        if longest is not None and target > longest:
+            raise DataError(
+                f"{names(number)}: a target of {target} positions is longer than the {longest} "
+                "that this model's position scheme was built for."
+            )
+
+
+def no_symbols(vocabulary: Vocabulary, ids: Sequence[int]) -> list[int]:
+    """Those of ``ids`` that stand for nothing in an output."""
+    special = {vocabulary.pad, vocabulary.bos, vocabulary.eos}
+    return [id for id in ids if id in special or not 0 <= id < vocabulary.size]
 
 
 def check_count(decoder: Decoder, count: int) -> None:

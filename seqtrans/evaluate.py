@@ -30,10 +30,12 @@ def main(argv: list[str]) -> int:
                              [decoder=NAME] [decoder.KEY=value …] [task.KEY=value …]
 
     The decoder is the run's own unless another is named; its settings, and those of the task that
-    do not change what was prepared, go over the run's. Several runs, each at every step that is
-    given, decode as one by their mean; all but the weights is then the first run's.
+    do not change what was learnt from, such as the files to be scored on, go over the run's.
+    Several runs, each at every step that is given, decode as one by their mean; all but the weights
+    is then the first run's. Outputs in a file are scored by seqtrans compare.
 
     example: seqtrans evaluate run=runs/parsing split=test decoder=beam decoder.width=8
+    example: seqtrans evaluate run=runs/mine split=test task.test_source=a.en task.test_target=a.de
     """
     settings, changes = read_command(argv, EvaluateSettings)
     import json
@@ -65,9 +67,11 @@ def main(argv: list[str]) -> int:
         lines = "".join(engine.task.write(output) + "\n" for output in evaluation.outputs)
         write_whole(settings.output, lines)
     if settings.report is not None:
+        name, fingerprint = engine.task.data(settings.split)
         content = {
             "task": engine.config.names["task"],
-            "data": engine.task.data(settings.split)[0],
+            "data": name,
+            "fingerprint": fingerprint,
             "split": settings.split,
             "step": " + ".join(path.name for path in engine.members),
             "decoder": engine.config.names["decoder"],

@@ -15,8 +15,10 @@ from seqtrans.costs import (
     Flops,
     Memory,
     Parameters,
+    Precision,
     Vocabularies,
     Work,
+    called,
     flops,
     memory,
     parameters,
@@ -51,12 +53,26 @@ class Facts:
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast one device goes, and how that is known."""
+    """How fast an update is, and how that is known."""
 
     seconds: float
-    """Of one update on all devices."""
+    """On all devices together."""
     said: str
     figures: dict[str, float]
+    """By the names of the settings that would say the same: ``throughput`` of all devices together,
+    ``flops`` of one."""
+    precision: Precision | None = None
+    """That which it holds for; ``None`` if it is as given."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """The same training in another precision."""
+
+    precision: Precision
+    peak: float
+    """Bytes on one device."""
+    rate: Rate | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,8 @@ class Plan:
     memories: tuple[tuple[int, int, Memory], ...]
     """Positions on each side, sentences, and what they take on one device."""
     rate: Rate | None
+    other: Other | None
+    """``None`` where the device has no other."""
 
     @property
     def steps(self) -> int:
@@ -82,9 +100,19 @@ class Plan:
         return self.config.training.steps
 
     @property
+    def own(self) -> Memory:
+        """What the update of this plan takes on one device."""
+        tokens = share_of(self.config, self.settings.gpus)
+        return next(held for size, _, held in self.memories if size == tokens)
+
+    def lasts(self, rate: Rate | None) -> float | None:
+        """The hours of the whole training, if something is known of the speed."""
+        return None if rate is None else rate.seconds * self.steps / 3600
+
+    @property
     def hours(self) -> float | None:
         """The whole training, if something is known of the speed."""
-        return None if self.rate is None else self.rate.seconds * self.steps / 3600
+        return self.lasts(self.rate)
 
     @property
     def rule(self) -> float | None:
@@ -92,7 +120,8 @@ class Plan:
         device = self.settings.device
         if self.hours is None or device is None:
             return None
-        return training_cost(self.hours, self.settings.gpus, DEVICES[device].flops)
+        speed = DEVICES[device][self.settings.precision]
+        return training_cost(self.hours, self.settings.gpus, speed.flops)
 
     @property
     def epochs(self) -> float | None:
@@ -135,6 +164,13 @@ class Plan:
                 {"tokens": tokens, "sentences": rows, **asdict(held), "peak": held.peak}
                 for tokens, rows, held in self.memories
             ],
+            "other_precision": None
+            if self.other is None
+            else {
+                "precision": self.other.precision,
+                "hours": self.lasts(self.other.rate),
+                "peak": self.other.peak,
+            },
             "assumptions": list(self.facts.notes),
         }
 
@@ -269,9 +305,9 @@ class Measurement:
 def measure(
     config: Config, registry: Registry, settings: PlanSettings, facts: Facts
 ) -> Measurement:
-    """Train for a few updates on random ids, with this model and these lengths.
+    """Train for a few updates on random ids, with this model, these lengths and this precision.
 
-    Raises ``SettingsError`` if the source is not written in ids.
+    Raises ``SettingsError`` if the source is not written in ids, or a CPU has not this precision.
     """
     import time
     from statistics import median
@@ -300,6 +336,11 @@ def measure(
         source_vocabulary=vocabulary(sizes.source),
     )
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cpu" and settings.precision == "fp16":
+        raise SettingsError(
+            Problem("precision", "fp16 can't be measured on a CPU, which trains in bf16 or fp32")
+        )
+    half = torch.float16 if settings.precision == "fp16" else torch.bfloat16
     if config.run.threads is not None:
         torch.set_num_threads(config.run.threads)
     model = assembly.build_model(config, registry, cast(Task, task)).to(device)
@@ -317,18 +358,19 @@ def measure(
     )
     for _ in range(1 + UPDATES):
         began = time.perf_counter()
-        loss = objective(source, mask, target[:, :-1], target[:, 1:])
+        with torch.autocast(device.type, half, enabled=settings.precision != "no"):
+            loss = objective(source, mask, target[:, :-1], target[:, 1:])
         torch.autograd.backward(loss / target[:, 1:].numel())
         optimizer.step()
         optimizer.zero_grad()
         if device.type == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
-    threads = torch.get_num_threads()
+    threads, precise = torch.get_num_threads(), called(settings.precision)
     return Measurement(
-        f"a CPU ({threads} thread{'' if threads == 1 else 's'}, fp32)"
+        f"a CPU ({threads} thread{'' if threads == 1 else 's'}, {precise})"
         if device.type == "cpu"
-        else f"{torch.cuda.get_device_name()} (fp32)",
+        else f"{torch.cuda.get_device_name()} ({precise})",
         median(seconds[1:]),
         rows,
         Work.padded(rows, source.shape[1], target_length),
@@ -352,9 +394,10 @@ def find_rate(
     """How long an update takes: as given, measured or assumed; ``None`` if nothing tells."""
     gpus, passes = settings.gpus, config.training.passes
     cost = flops(config.shape, facts.vocabularies, work * passes).total
+    together = "" if gpus == 1 else f" on all {gpus} devices together"
     if settings.throughput is not None:
-        said = f"{settings.throughput:,.0f} target tokens/s on each device, as given"
-        return Rate(work.target / (settings.throughput * gpus), said, {})
+        said = f"{settings.throughput:,.0f} target tokens/s{together}, as given"
+        return Rate(work.target / settings.throughput, said, {})
     if settings.flops is not None:
         said = f"{settings.flops:.3g} FLOPS on each device, as given"
         return Rate(cost / (settings.flops * gpus), said, {})
@@ -367,20 +410,64 @@ def find_rate(
             f"{speed:,.0f} target tokens/s on each device, as measured here on {found.where}: "
             f"{found.sentences} sentences in {found.seconds:.3g} s, {reached:.3g} FLOPS"
         )
-        figures = {"throughput": speed, "flops": reached}
+        figures = {"throughput": speed * gpus, "flops": reached}
         if found.bytes is not None:
             figures["bytes"] = found.bytes
             said += f", {found.bytes / 1e9:.2f} GB allocated"
-        return Rate(work.target / (speed * gpus), said, figures)
+        return Rate(work.target / (speed * gpus), said, figures, settings.precision)
     if settings.device is None:
         return None
-    device = DEVICES[settings.device]
-    share = settings.share or device.share
+    return assumed(settings, settings.precision, cost, settings.share)
+
+
+def assumed(
+    settings: PlanSettings, precision: Precision, cost: float, share: float | None = None
+) -> Rate:
+    """How long an update of ``cost`` FLOPs takes on the device that is named."""
+    assert settings.device is not None
+    speed = DEVICES[settings.device][precision]
+    known, share = share is not None, share or speed.share
     said = (
-        f"{share:g} ({'assumed' if settings.share is None else 'given'}) of "
-        f"{device.flops / 1e12:g} TFLOPS, {device.source} ({settings.device}, {device.precision})"
+        f"{share:g} ({'given' if known else 'assumed'}) of "
+        f"{speed.flops / 1e12:g} TFLOPS, {speed.source} ({settings.device}, {called(precision)})"
     )
-    return Rate(cost / (share * device.flops * gpus), said, {"flops": share * device.flops})
+    reached = share * speed.flops
+    return Rate(cost / (reached * settings.gpus), said, {"flops": reached}, precision)
+
+
+def find_other(config: Config, settings: PlanSettings, facts: Facts, cost: float) -> Other | None:
+    """The same in half precision, or if it is in half already, in fp32: memory, and time if it is
+    assumed for this one.
+    """
+    device, here = settings.device, settings.precision
+    there: Precision | None = "no" if here != "no" else "bf16"
+    if device is not None and there not in DEVICES[device]:
+        there = next((precision for precision in DEVICES[device] if precision != here), None)
+    if there is None:
+        return None
+    known = settings.throughput is not None or settings.flops is not None or settings.measure
+    rate = None if device is None or known else assumed(settings, there, cost)
+    _, held = take(config, settings, facts, share_of(config, settings.gpus), there)
+    return Other(there, held.peak, rate)
+
+
+def take(
+    config: Config, settings: PlanSettings, facts: Facts, tokens: int, precision: Precision
+) -> tuple[int, Memory]:
+    """How many sentences fit into ``tokens`` positions on each side, and what they take on one
+    device.
+    """
+    source, target = facts.source_length, facts.target_length + 1
+    rows, passes = fitting(tokens, source, target), config.training.passes
+    return rows, memory(
+        config.shape,
+        facts.vocabularies,
+        Work.padded(rows, source, target) * passes,
+        processes=settings.gpus,
+        parts=config.training.accumulation,
+        passes=passes,
+        precision=precision,
+    )
 
 
 def make(config: Config, registry: Registry, settings: PlanSettings, folder: Path | None) -> Plan:
@@ -390,17 +477,7 @@ def make(config: Config, registry: Registry, settings: PlanSettings, folder: Pat
     sentences = fitting(config.data.tokens, source, target)
     work = Work.padded(sentences, source, target)
     shape, sizes, passes = config.shape, facts.vocabularies, config.training.passes
-    memories = []
-    for tokens in sorted({*TOKENS, share_of(config, settings.gpus)}):
-        rows = fitting(tokens, source, target)
-        held = memory(
-            shape,
-            sizes,
-            Work.padded(rows, source, target) * passes,
-            processes=settings.gpus,
-            passes=config.training.accumulation,
-        )
-        memories.append((tokens, rows, held))
+    update = flops(shape, sizes, work * passes)
     return Plan(
         config=config,
         settings=settings,
@@ -408,8 +485,12 @@ def make(config: Config, registry: Registry, settings: PlanSettings, folder: Pat
         sentences=sentences,
         work=work,
         weights=parameters(shape, sizes),
-        update=flops(shape, sizes, work * passes),
+        update=update,
         thumb=rule_of_thumb(shape, sizes, work * passes),
-        memories=tuple(memories),
+        memories=tuple(
+            (tokens, *take(config, settings, facts, tokens, settings.precision))
+            for tokens in sorted({*TOKENS, share_of(config, settings.gpus)})
+        ),
         rate=find_rate(config, registry, settings, facts, work),
+        other=find_other(config, settings, facts, update.total),
     )

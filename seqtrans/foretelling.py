@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from seqtrans.costs import DEVICES, PAPER_RUNS, parameters
+from seqtrans.costs import DEVICES, PAPER_RUNS, PAPER_SPEED, Precision, called, parameters
 from seqtrans.forecast import Plan, share_of
 from seqtrans.plan import NO_TASK, PlanSettings
 
@@ -101,10 +101,11 @@ def cost_lines(plan: Plan) -> list[str]:
     ]
     if plan.rule is not None:
         assert plan.settings.device is not None
+        precision = plan.settings.precision
+        speed = DEVICES[plan.settings.device][precision]
         lines += wrapped(
-            f"The paper's rule is time × {plan.settings.gpus} × "
-            f"{DEVICES[plan.settings.device].flops / 1e12:g} TFLOPS: what the devices could have "
-            "done meanwhile."
+            f"The paper's rule is time × {plan.settings.gpus} × {speed.flops / 1e12:g} TFLOPS "
+            f"({called(precision)}): what the devices could have done meanwhile."
         )
     return [*lines, *paper_lines(plan)]
 
@@ -122,7 +123,7 @@ def paper_lines(plan: Plan) -> list[str]:
     total = plan.update.total
     return wrapped(
         f"Table 2, {name}: {paper.flops:.1e} is {paper.hours:g} hours × {paper.gpus} × "
-        f"{DEVICES['p100'].flops / 1e12:g} TFLOPS. {paper.steps:,} updates like these are "
+        f"{PAPER_SPEED.flops / 1e12:g} TFLOPS. {paper.steps:,} updates like these are "
         f"{total * paper.steps:.1e} by the exact count; at {paper.step_seconds:g} s each, as in "
         f"the paper, they use {paper.share(total):.2f} of those TFLOPS."
     )
@@ -132,9 +133,10 @@ def time_lines(plan: Plan) -> list[str]:
     """How long, and from what."""
     if plan.rate is None or plan.hours is None:
         return ["time: give throughput=, flops= or device=, or measure=yes"]
+    precision = plan.rate.precision
     return [
         f"time: {duration(plan.hours)}, {plan.rate.seconds:.3g} s an update on "
-        f"{devices(plan.settings)}",
+        f"{devices(plan.settings)}{'' if precision is None else f' in {called(precision)}'}",
         *wrapped(
             f"from {plan.rate.said}. Validation and waiting, for data or for one another, come on "
             "top."
@@ -142,33 +144,62 @@ def time_lines(plan: Plan) -> list[str]:
     ]
 
 
+def precision_lines(plan: Plan) -> list[str]:
+    """What the precision is, and what another would change."""
+    precision, other = plan.settings.precision, plan.other
+    said = f"precision={precision}: {launched(precision)}."
+    if other is None:
+        return wrapped(said, indent="")
+    hours = plan.lasts(other.rate)
+    time = "" if hours is None else f"{duration(hours)} and "
+    return wrapped(
+        f"{said} precision={other.precision} would be {time}{size(other.peak)} at the peak: "
+        f"{launched(other.precision)}.",
+        indent="",
+    )
+
+
+def launched(precision: Precision) -> str:
+    """What a precision is, and how one trains in it."""
+    if precision == "no":
+        return "all in fp32, as without --mixed_precision"
+    how = f"accelerate launch --mixed_precision {precision}"
+    return f"products in {precision} and the rest in fp32, as by {how}"
+
+
+def size(amount: float) -> str:
+    """Bytes in the unit that one would say."""
+    return f"{amount / 1e9:.2f} GB" if amount >= 1e9 else f"{amount / 1e6:.0f} MB"
+
+
 def memory_lines(plan: Plan) -> list[str]:
     """What a GPU holds, for several sizes of what it computes at a time."""
-    own = share_of(plan.config, plan.settings.gpus)
-    large = any(held.peak >= 1e9 for tokens, _, held in plan.memories if tokens == own)
+    own, precision = share_of(plan.config, plan.settings.gpus), plan.settings.precision
+    large = plan.own.peak >= 1e9
 
-    def size(amount: float) -> str:
+    def figure(amount: float) -> str:
         return f"{amount / 1e9:.2f}" if large else f"{amount / 1e6:.0f}"
 
-    heads = "tokens a side,sentences,weights,Adam,exchange,activations,logits,gradients,peak"
+    heads = "tokens a side,sentences,weights,Adam,exchange,activations,softmax,gradients,peak"
     rows = [heads.split(",")]
     for tokens, sentences, held in plan.memories:
         parts = (
             held.weights,
             held.moments,
             held.buckets,
-            held.activations,
+            held.copies + held.activations,
             held.logits,
             held.gradients,
             held.peak,
         )
         mark = " *" if tokens == own else ""
-        rows.append([f"{tokens:,}{mark}", f"{sentences:,}", *map(size, parts)])
+        rows.append([f"{tokens:,}{mark}", f"{sentences:,}", *map(figure, parts)])
     data, accumulation = plan.config.data, plan.config.training.accumulation
     factors = [str(n) for n in (plan.settings.gpus, accumulation) if n > 1]
     cut = f" cut into {' × '.join(factors)} parts" if factors else ""
     return [
-        f"memory of a GPU in training, {'GB (10^9' if large else 'MB (10^6'} bytes), fp32",
+        f"memory of a GPU in training, {'GB (10^9' if large else 'MB (10^6'} bytes), "
+        f"{called(precision)}{'' if precision == 'no' else ' (weights, Adam and gradients fp32)'}",
         *table(rows),
         *wrapped(
             f"* data.tokens={data.tokens}{cut}. Activations go as gradients come, so the peak is "
@@ -188,7 +219,7 @@ def lines(plan: Plan) -> list[str]:
         f"{sizes.target:,}{source}, {devices(plan.settings)}",
         "",
     ]
-    for part in (weights_lines, cost_lines, memory_lines, time_lines):
+    for part in (weights_lines, cost_lines, memory_lines, time_lines, precision_lines):
         told += [*part(plan), ""]
     if plan.facts.notes:
         told.append("assumed:")

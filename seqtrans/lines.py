@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+import zlib
 from pathlib import Path
 
 from seqtrans.errors import DataError
 
 LF = b"\n"
+GZIP = b"\x1f\x8b"
+"""What a file that gzip packed begins with."""
 
 
 def read_lines(path: Path | None) -> list[str]:
-    """The lines of a file; of standard input, if none is named.
+    """The lines of a file, plain or packed by gzip; of standard input, if none is named.
 
-    Raises ``DataError`` if it can't be read, or what `split_lines` raises.
+    Raises ``DataError`` if it can't be read, for SGML, or what `split_lines` raises.
     """
     if path is None and sys.stdin.isatty():
         print("seqtrans: type lines, then Ctrl-D", file=sys.stderr)
+    if path is not None and is_sgml(path):
+        raise DataError(
+            f"{path} is SGML, of which the lines are no text: write its segments to a file of "
+            "their own, one a line."
+        )
     try:
         content = sys.stdin.buffer.read() if path is None else path.read_bytes()
     except OSError as error:
         raise DataError(f"{named(path)} can't be read: {error.strerror}.") from None
-    return split_lines(content, named(path))
+    return split_lines(unpacked(content, named(path)), named(path))
+
+
+def is_sgml(path: Path) -> bool:
+    """Whether a file is called as SGML test sets are."""
+    return path.name.lower().removesuffix(".gz").endswith(".sgm")
+
+
+def unpacked(content: bytes, where: str) -> bytes:
+    """What gzip packed, if it is that, or the content as it is.
+
+    Raises ``DataError`` naming ``where`` if it is damaged.
+    """
+    if not content.startswith(GZIP):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        reason = str(error).rstrip(".")
+        raise DataError(f"{where} can't be unpacked to its end: {reason}.") from None
 
 
 def named(path: Path | None) -> str:

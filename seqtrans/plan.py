@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
+from seqtrans.costs import DEVICES, Precision
 from seqtrans.errors import CheckpointError, Problem, SettingsError
 from seqtrans.hooks import Component
 from seqtrans.plugins import Registry
@@ -56,7 +57,7 @@ class PlanSettings(Settings):
     throughput: float | None = Field(
         None,
         gt=0,
-        description="target tokens a second of one device, as seqtrans train tells them",
+        description="target tokens a second of all devices together, as seqtrans train tells them",
     )
     flops: float | None = Field(
         None, gt=0, description="operations a second that one device sustains in training"
@@ -64,12 +65,17 @@ class PlanSettings(Settings):
     device: Literal["k80", "k40", "m40", "p100", "v100", "a100", "h100"] | None = Field(
         None, description="a kind of GPU, whose speed is then assumed"
     )
+    precision: Precision = Field(
+        "no",
+        description="of the products in training, as --mixed_precision of accelerate launch has "
+        "it; no: all in fp32",
+    )
     share: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="how much of the device's stated speed a training reaches; none: 0.4 of what "
-        "the paper says of the older ones, 0.25 of the peak of the newer",
+        description="how much of the device's stated speed a training reaches; none: 0.4 in fp32, "
+        "0.25 in fp16 and bf16",
     )
     measure: bool = Field(
         False, description="time a few real updates with random ids on this machine"
@@ -93,6 +99,12 @@ class PlanSettings(Settings):
             )
         if self.measured_tokens is not None and not self.measure:
             raise ValueError("measured_tokens has no effect without measure=yes")
+        if self.device is not None and self.precision not in DEVICES[self.device]:
+            known = " and ".join(f"precision={precision}" for precision in DEVICES[self.device])
+            raise ValueError(
+                f"precision: the speed of {self.device} is known for {known}, not for "
+                f"{self.precision}"
+            )
         return self
 
 
@@ -210,12 +222,13 @@ def main(argv: list[str]) -> int:
                          [gpus=N] [vocabulary=N] [source_vocabulary=N] [shared=yes|no]
                          [source_length=N] [target_length=N] [pairs=N]
                          [throughput=TOKENS | flops=FLOPS | device=KIND [share=S] | measure=yes]
-                         [measured_tokens=N] [report=FILE]
+                         [precision=no|fp16|bf16] [measured_tokens=N] [report=FILE]
 
     The words are those of seqtrans train, and no data is needed: sizes that are not given are read
-    from a prepared run=FOLDER, or from the task's settings. Speed is target tokens a second of one
-    device (throughput), what it sustains (flops), assumed (device: k80, k40, m40, p100, v100, a100
-    or h100), or measured here.
+    from a prepared run=FOLDER, or from the task's settings. Speed is target tokens a second of all
+    devices together (throughput), what one sustains (flops), assumed (device: k80, k40, m40, p100,
+    v100, a100 or h100), or measured here. Precision is what accelerate launch is told by
+    --mixed_precision; without that it is no.
 
     example: seqtrans plan model=big training=big vocabulary=37000 gpus=8 device=p100
     """

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtrans.errors import SettingsError
+from seqtrans.errors import DataError, SettingsError
+from seqtrans.files import digest, read_json
 
 if TYPE_CHECKING:
     from seqtrans.plugins import Registry
     from seqtrans.resolving import Config
+    from seqtrans.settings import Settings
 
+State = tuple[int, int]
+"""A file's size, and the time in ns when it was last modified."""
+RAW = "raw.json"
+"""What raw files were like when they were read, in the folder of what was prepared from them."""
 FREE_GROUPS = ("decoder",)
 FREE = (
     "run.folder",
@@ -32,14 +40,16 @@ FREE = (
 """What may differ when a run is gone on with."""
 
 
-def prepare(config: Config, registry: Registry) -> None:
-    """Make the run folder with ``config.json`` and ``task/``, or check that the one there fits.
+def prepare(config: Config, registry: Registry) -> bool:
+    """Make the run folder with ``config.json`` and ``task/``, or check that the one there fits;
+    whether raw data was read.
 
     The task's settings are those of a run as soon as something was prepared by them, the others
     as soon as there is a checkpoint: what failed before can be repeated with others.
 
-    Raises ``SettingsError`` naming each setting in which they differ, and ``CheckpointError`` if
-    what was prepared is damaged and checkpoints depend on it.
+    Raises ``SettingsError`` naming each setting in which they differ, ``DataError`` naming each raw
+    file that has changed, and ``CheckpointError`` if what was prepared is damaged and checkpoints
+    depend on it.
     """
     from seqtrans import assembly
     from seqtrans.checkpoint import steps
@@ -55,6 +65,7 @@ def prepare(config: Config, registry: Registry) -> None:
         )
     if not wrong:
         check(config, registry)
+        refuse_changed(folder, prepared)
     write_whole(folder / "config.json", json.dumps(config.as_json(registry), indent=1))
     if wrong:
         if any(folder.glob(f".{prepared.name}.*.tmp")):
@@ -66,11 +77,100 @@ def prepare(config: Config, registry: Registry) -> None:
             sweep(folder)
         try:
             task = assembly.build_task(config, registry)
+            before = states(named(config.settings["task"], folder))
             with whole_folder(prepared) as temporary:
                 task.prepare(temporary)
+                if before and not (temporary / RAW).exists():
+                    write_states(temporary, before)
         except BaseException:
             (folder / "config.json").unlink(missing_ok=True)
             raise
+    return bool(wrong)
+
+
+def remember(folder: Path, files: Iterable[Path]) -> None:
+    """Note in the folder that ``Task.prepare`` is given what raw files are like, to be told later
+    whether they have changed.
+
+    For a task to call before it reads them. For one that doesn't, it is done with the files that
+    its settings name by their type ``Path``, and those below the folders that they name.
+    """
+    write_states(folder, states(files))
+
+
+def write_states(folder: Path, before: Mapping[Path, State]) -> None:
+    """Write states of files, with the SHA-256 of each that hasn't changed meanwhile."""
+    noted = {
+        str(path): {
+            "bytes": was[0],
+            "modified": was[1],
+            "sha256": checksum(path) if state(path) == was else None,
+        }
+        for path, was in before.items()
+    }
+    (folder / RAW).write_text(json.dumps(noted, indent=1), encoding="utf-8")
+
+
+def states(files: Iterable[Path]) -> dict[Path, State]:
+    """The states of those that are files."""
+    return {path: found for path in files if (found := state(path)) is not None}
+
+
+def state(path: Path) -> State | None:
+    """The state of a file; ``None`` for anything else, and for what can't be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if path.is_file() else None
+
+
+def checksum(path: Path) -> str | None:
+    """The SHA-256 of a file; ``None`` if it can't be read."""
+    try:
+        return digest(path)
+    except OSError:
+        return None
+
+
+def named(settings: Settings, apart: Path) -> Iterator[Path]:
+    """The files that settings name, and those below folders that they name; none below ``apart``,
+    none that is hidden, and none of a setting that only matters in use.
+    """
+    apart = apart.resolve()
+    for key in sorted(type(settings).model_fields.keys() - settings.late):
+        value = getattr(settings, key)
+        for path in value if isinstance(value, tuple | list) else [value]:
+            if not isinstance(path, Path):
+                continue
+            if not path.is_dir():
+                yield path
+                continue
+            for below in sorted(path.rglob("*")):
+                hidden = any(part.startswith(".") for part in below.relative_to(path).parts)
+                if not hidden and not below.resolve().is_relative_to(apart):
+                    yield below
+
+
+def refuse_changed(folder: Path, prepared: Path) -> None:
+    """Raises ``DataError`` if a raw file is there and has changed since it was read.
+
+    What an earlier version prepared doesn't tell.
+    """
+    if not (prepared / RAW).is_file():
+        return
+    changed = []
+    for name, was in read_json(prepared / RAW).items():
+        now = state(Path(name))
+        if now is None or now == (was["bytes"], was["modified"]):
+            continue
+        if now[0] != was["bytes"] or checksum(Path(name)) not in (was["sha256"], None):
+            changed.append(name)
+    if changed:
+        raise DataError(
+            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since "
+            f"{prepared} was prepared; choose another folder by run=FOLDER, or delete {folder}."
+        )
 
 
 def check(config: Config, registry: Registry) -> None:
@@ -79,7 +179,6 @@ def check(config: Config, registry: Registry) -> None:
     Raises ``SettingsError`` naming each one that differs and may not.
     """
     from seqtrans.checkpoint import steps
-    from seqtrans.files import read_json
     from seqtrans.resolving import from_json
 
     path = config.folder / "config.json"
@@ -137,10 +236,10 @@ def main(argv: list[str]) -> int:
     from seqtrans.files import alone
 
     with alone(config.folder):
-        prepare(config, names)
+        read = prepare(config, names)
     task = assembly.build_task(config, names)
     task.open(config.folder / "task")
     for line in task.describe():
         print(line)
-    print(f"prepared in {config.folder / 'task'}")
+    print(f"{'prepared' if read else 'already prepared'} in {config.folder / 'task'}")
     return 0

@@ -137,6 +137,11 @@ class Reporter:
         self.close()
 
 
+def pace(tokens: float, processes: int) -> str:
+    """How fast a training is, all processes together."""
+    return f"{tokens:,.0f} tok/s{'' if processes == 1 else ' in all'}"
+
+
 def counting(description: str, total: int) -> Progress:
     """A bar on standard error for work of ``total`` pieces; none where that is no terminal."""
     console = Console(stderr=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from seqtrans.errors import DataError
+from seqtrans.lines import read_lines
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -192,6 +193,26 @@ class Task(ABC):
         ``DataError`` if the line is no reference, or not enough to score against.
         """
         raise DataError(f"{type(self).__name__} scores against no file of references.")
+
+    def read_references(self, path: Path) -> Sequence[Any]:
+        """What :meth:`example` makes of each line of a file; a task may read other files, too.
+
+        Raises ``DataError`` if the file can't be read, or naming the line that is no reference.
+        """
+        made = []
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                made.append(self.example(line))
+            except DataError as error:
+                raise DataError(f"{path}, line {number}: {error}") from None
+        return made
+
+    def mistake(self, outputs: Sequence[Any], examples: Sequence[Any]) -> str | None:
+        """A sentence on why outputs that come from a file can't be meant so; ``None`` if they can.
+
+        The task need not be open.
+        """
+        return None
 
     def constraint(self, inputs: Sequence[Any], limits: Tensor) -> Constraint | None:
         """What keeps outputs well-formed within ``limits`` [R] symbols each, eos included."""

@@ -31,8 +31,8 @@ from seqtrans.loss import OBJECTIVES
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, once, start_processes
-from seqtrans.rehearsal import rehearse
-from seqtrans.reporting import Reporter
+from seqtrans.rehearsal import check_positions, rehearse
+from seqtrans.reporting import Reporter, pace
 from seqtrans.resolving import Config
 from seqtrans.runs import check_alike, check_same_model, join_runs, open_run
 from seqtrans.schedule import learning_rate
@@ -98,6 +98,7 @@ class Training:
         """The update of the last checkpoint."""
         self.began = self.saved = self.last = time.monotonic()
         self.speed = 0.0
+        """Target tokens a second, eos included, of all processes together."""
 
     def run(self) -> int:
         """Train to the last update, or until patience or a signal ends it; the exit status."""
@@ -116,6 +117,7 @@ class Training:
             )
             return 0
         self.enter_epoch()
+        check_positions(self, "dev", self.validation.corpus)
         if self.settings.dry_run:
             rehearse(self)
         with self.interrupt.listening():
@@ -156,6 +158,7 @@ class Training:
         """Open the corpus of the epoch, and the updates of the window that is next in it."""
         number, window = self.progress.epoch, self.progress.window
         corpus, data = self.task.training(number, self.seed), self.config.data
+        check_positions(self, "train", corpus, data.longest_source, data.longest_target)
         self.epoch = Epoch(
             corpus, data.tokens, self.seed, number, data.longest_source, data.longest_target
         )
@@ -211,7 +214,7 @@ class Training:
         elapsed, self.last = time.monotonic() - self.last, time.monotonic()
         now = tokens / max(1e-9, elapsed)
         self.speed = now if not self.speed else 0.95 * self.speed + 0.05 * now
-        self.reporter.tick(step, f"{self.speed:,.0f} tok/s")
+        self.reporter.tick(step, pace(self.speed, self.world))
         if logging:
             self.log(norm)
 
@@ -268,7 +271,7 @@ class Training:
         self.reporter.say(
             f"update {progress.step:>6,} of {settings.steps:,}  epoch {epoch:.2f}  loss {loss:.4f}"
             f"  lr {rate:.2e}  norm {norm if norm is not None else float('nan'):.2f}"
-            f"  {self.speed:,.0f} tok/s"
+            f"  {pace(self.speed, self.world)}"
         )
 
     def check_finite(self, *values: Tensor) -> None:

@@ -51,6 +51,9 @@ class Compared(Reversal):
     def publish(self, output: Any) -> str:
         return str(output) or "0"
 
+    def mistake(self, outputs: Sequence[Any], examples: Sequence[Any]) -> str | None:
+        return "too long" if any(len(output) > 9 for output in outputs) else None
+
     def compare(self, outputs: Mapping[str, Sequence[Any]], examples: Sequence[Any]) -> Comparison:
         right = {
             name: sum(a == b[::-1] for a, b in zip(lines, examples, strict=True))
@@ -145,6 +148,42 @@ def test_runs_and_files(tmp_path: Path, capsys: Captured, names: Registry) -> No
     assert capsys.readouterr() == (shown, "")
 
 
+def test_a_single_file(tmp_path: Path, capsys: Captured) -> None:
+    system = write(tmp_path / "system", "12", "34")
+    reference = write(tmp_path / "reference", "12", "43")
+    report = tmp_path / "report.json"
+    argv = [str(system), "task=compared", f"reference={reference}", f"report={report}"]
+    assert command(compare.main, argv) == 0
+    score = Compared(ComparedSettings()).score(["12", "34"], ["21", "34"])
+    shown = f"{system}: digits 50.00  [digits in their place]  2 examples"
+    assert capsys.readouterr() == (f"{score.report}\n{shown}\n", "")
+    assert json.loads(report.read_text(encoding="utf-8")) == {
+        "systems": [str(system)],
+        "split": None,
+        "reference": str(reference),
+        "examples": 2,
+        "metric": score.metric,
+        "figures": score.figures,
+        "value": score.value,
+        "signature": score.signature,
+    }
+
+
+def test_what_is_surely_wrong_with_a_file(
+    tmp_path: Path, capsys: Captured, names: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused; what a run wrote is what its model has learnt."""
+    short, long = write(tmp_path / "short", "1"), write(tmp_path / "long", "1" * 10)
+    for systems in ([long], [short, long]):
+        argv = [*map(str, systems), "task=compared", f"reference={short}"]
+        assert refused(capsys, *argv) == [f"{long}: too long"]
+    run = saved_run(tmp_path / "run", names)
+    perfect = write(tmp_path / "perfect", *["1"] * 9)
+    monkeypatch.setattr(Compared, "publish", lambda self, output: "1" * 10)
+    assert command(compare.main, [str(run), str(perfect), "split=dev"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_runs_on_other_data(tmp_path: Path, capsys: Captured, names: Registry) -> None:
     first = saved_run(tmp_path / "one", names)
     second = saved_run(tmp_path / "two", names, "task.dev=8")
@@ -188,13 +227,15 @@ def test_lines_that_the_task_refuses(tmp_path: Path, capsys: Captured) -> None:
 
 def test_what_is_missing_or_makes_no_sense(tmp_path: Path, capsys: Captured) -> None:
     first, second = (str(write(tmp_path / name, "1")) for name in ("first", "second"))
-    alone = "a comparison needs two run folders or files of outputs, or more: "
     must = [
         "reference: must be given where no run is compared",
         "task: must be given where no run is compared",
     ]
-    assert refused(capsys) == [f"{alone}nothing is all that was given", *must]
-    assert refused(capsys, first) == [f"{alone}{first} is all that was given", *must]
+    assert refused(capsys) == [
+        "there is nothing to compare: name run folders or files of outputs",
+        *must,
+    ]
+    assert refused(capsys, first) == must
     assert refused(capsys, first, second) == must
     files = [f"reference={first}", "task=compared"]
     gone = str(tmp_path / "gone")
@@ -210,6 +251,10 @@ def test_what_is_missing_or_makes_no_sense(tmp_path: Path, capsys: Captured) -> 
     ]
     run = tmp_path / "run"
     run.mkdir()
+    assert refused(capsys, str(run)) == [
+        f"{run} has nothing beside it to be compared with; it is scored alone by seqtrans evaluate "
+        f"run={run}"
+    ]
     assert refused(capsys, str(run), second, *files) == [
         f"reference: is for files alone: {run} brings its own",
         f"task: is for files alone: {run} brings its own",

@@ -184,6 +184,84 @@ def test_scores_do_not_depend_on_the_batch(parser: Engine) -> None:
     assert all(score < 0 and math.isfinite(score) for score in together)
 
 
+def test_the_score_of_lines_is_that_of_the_example_they_make(parser: Engine) -> None:
+    examples = parser.task.examples("dev")
+    inputs = [" ".join(leaf.word for leaf in leaves(example)) for example in examples]
+    trees = [write_tree(example) for example in examples]
+    ids = [parser.task.encode_target(example) for example in examples]
+    wanted = parser.score(examples)
+    done: list[int] = []
+    for targets in (trees, ids):
+        assert parser.score(inputs, targets, done.append) == pytest.approx(wanted, abs=1e-4)
+    assert sum(done) == 2 * len(examples)
+    for symbols, example, total in zip(
+        parser.log_probabilities(inputs, trees), examples, wanted, strict=True
+    ):
+        assert len(symbols) == len(parser.task.encode_target(example)) + 1
+        assert math.fsum(symbols) == pytest.approx(total, abs=1e-4)
+
+
+def test_a_batch_to_be_scored_is_no_larger_than_one_to_be_decoded(
+    parser: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever side is the longer."""
+    sizes: list[int] = []
+    plain = Transducer.forward
+
+    def forward(self: Transducer, *given: torch.Tensor) -> torch.Tensor:
+        sizes.append(max(given[0].numel(), given[2].numel()))
+        return plain(self, *given)
+
+    monkeypatch.setattr(parser, "scorer", parser.model)
+    monkeypatch.setattr(Transducer, "forward", forward)
+    monkeypatch.setattr(parser, "tokens", 200)
+    parser.score(["Yes"] * 40, [[3] * 49] * 40)
+    assert sizes == [200] * 10
+
+
+def test_what_can_not_be_scored_is_named(parser: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = write_tree(parser.task.examples("dev")[0])
+    size = parser.model.vocabulary.size
+    cases: list[tuple[Any, str]] = [
+        (lambda: parser.score("Yes", ["x"]), "inputs is a list of lines, not one string."),
+        (
+            lambda: parser.score(["Yes"], tree),
+            "targets is a list with one for each of the 1 inputs.",
+        ),
+        (
+            lambda: parser.score(["Yes", "No"], [tree]),
+            "targets is a list with one for each of the 2 inputs.",
+        ),
+        (lambda: parser.score(["Yes", " "], [tree, tree]), "input 2: there are no words."),
+        (
+            lambda: parser.score(["Yes", "No"], [[3], [3, size]]),
+            f"input 2: {size} in the target is the id of no symbol.",
+        ),
+        (
+            lambda: parser.score(["Yes"], [[3, parser.model.vocabulary.eos]]),
+            f"input 1: {parser.model.vocabulary.eos} in the target is the id of no symbol.",
+        ),
+        (
+            lambda: parser.score(["Yes", "Yes"], [[3], [3] * 30], names="line {}".format),
+            "line 2: a target of 31 positions is longer than the 30 that this model's position "
+            "scheme was built for.",
+        ),
+    ]
+    monkeypatch.setattr(parser.model.decoder.position, "limit", 30)
+    for action, message in cases:
+        assert refusal(DataError, action) == message
+    assert refusal(DataError, lambda: parser.score(["Yes"], ["(S"])).startswith("input 1: ")
+    monkeypatch.setattr(parser.model.decoder.position, "limit", None)
+    monkeypatch.setattr(parser.model.encoder.position, "limit", 30)
+    assert refusal(
+        DataError, lambda: parser.score(["Yes", "cat " * 40], [[3] * 90, [3]])
+    ).startswith("input 2: a source of ")
+    strange = read_tree("(TOP (ODD (NN cat)))")
+    assert refusal(
+        DataError, lambda: parser.score([parser.task.examples("dev")[0], strange])
+    ).startswith("example 2: the label 'ODD' is in no training tree")
+
+
 def test_a_decoder_is_given_no_more_sentences_than_it_wants(
     parser: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +432,101 @@ def test_an_input_of_the_model_is_named_by_its_line(
     assert capsys.readouterr().err.startswith(f"seqtrans: {source}, line 5: a source of ")
 
 
+@pytest.fixture
+def pair(run: Path, parser: Engine, tmp_path: Path) -> list[str]:
+    """The words of a command that scores three outputs, between blank lines."""
+    outputs = iter(written(parser, parser.transduce(LINES[:3])))
+    lines = [LINES[0], "", LINES[1], LINES[2], "  "]
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    targets = [next(outputs) if line.strip() else "" for line in lines]
+    (tmp_path / "trees.txt").write_text("".join(f"{line}\n" for line in targets), "utf-8")
+    return [f"run={run}", f"input={tmp_path}/in.txt", f"target={tmp_path}/trees.txt"]
+
+
+def test_transduce_scores_what_it_wrote(
+    pair: list[str],
+    parser: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from seqtrans import transduce
+
+    monkeypatch.setattr(transduce, "BLOCK", 2)
+    wanted = [
+        found[0][1].log_probability
+        for found in parser.alternatives(LINES[:3], 1)
+        if not found[0][0].repairs
+    ]
+    assert len(wanted) == 3, "what is mended is written as something else"
+    assert command("transduce", *pair) == 0
+    first, blank, second, third, last = capsys.readouterr().out.split("\n")[:-1]
+    assert blank == last == ""
+    assert [float(first), float(second), float(third)] == pytest.approx(wanted, abs=1e-4)
+    assert command("transduce", *pair, "format=json", f"output={tmp_path}/out") == 0
+    found = [json.loads(line) for line in (tmp_path / "out").read_text("utf-8").splitlines()]
+    targets = (tmp_path / "trees.txt").read_text("utf-8").splitlines()
+    assert [entry["target"] for entry in found] == targets
+    assert [entry["input"] for entry in found] == [*LINES[:1], "", *LINES[1:3], "  "]
+    assert found[1] == {"input": "", "target": "", "log_probability": None, "symbols": []}
+    for entry, line in zip([found[0], *found[2:4]], (first, second, third), strict=True):
+        symbols = [symbol["log_probability"] for symbol in entry["symbols"]]
+        assert f"{entry['log_probability']:.6f}" == line
+        assert math.fsum(symbols) == entry["log_probability"]
+        ids = parser.task.read_target(entry["target"])
+        units = [parser.task.units([id], "target")[0] for id in ids]
+        assert [symbol["symbol"] for symbol in entry["symbols"]] == [*units, "</s>"]
+
+
+def test_what_can_not_be_scored_is_told_before_anything_is_written(
+    pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target, output = tmp_path / "in.txt", tmp_path / "trees.txt", tmp_path / "out.txt"
+    right = target.read_text("utf-8").splitlines()
+    for trees, said in (
+        (
+            right[:-1],
+            f"{target} has 4 lines and {source} has 5; each line needs its target.",
+        ),
+        (
+            [right[0], right[0], *right[2:]],
+            f"{target}, line 2: there is a target, and this line of {source} is blank.",
+        ),
+        ([*right[:2], "(S", *right[3:]], f"{target}, line 3: "),
+        ([*right[:3], "", ""], f"{target}, line 4: "),
+    ):
+        target.write_text("".join(f"{line}\n" for line in trees), "utf-8")
+        for more in ([f"output={output}"], []):
+            assert command("transduce", *pair, *more) == 2
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert err.startswith(f"seqtrans: {said}")
+            assert err.count("\n") == 1
+        assert not output.exists()
+
+
+def test_a_target_beyond_the_models_positions_is_named_by_its_line(
+    pair: list[str],
+    parser: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from seqtrans import transduce
+    from seqtrans.position import PositionScheme
+
+    first = (tmp_path / "trees.txt").read_text("utf-8").splitlines()[0]
+    limit = len(parser.task.read_target(first))
+    monkeypatch.setattr(PositionScheme, "limit", limit)
+    monkeypatch.setattr(transduce, "BLOCK", 1)
+    assert command("transduce", *pair, f"output={tmp_path}/out.txt") == 2
+    assert capsys.readouterr().err == (
+        f"seqtrans: {tmp_path}/in.txt, line 1: a target of {limit + 1} positions is longer than "
+        f"the {limit} that this model's position scheme was built for.\n"
+    )
+    assert not (tmp_path / "out.txt").exists()
+
+
 def test_evaluate_writes_outputs_and_figures(
     run: Path, parser: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -374,6 +547,21 @@ def test_evaluate_writes_outputs_and_figures(
         ("evaluate", ["splitt=dev"], "splitt: no such setting; did you mean split?"),
         ("transduce", ["best=2"], "best: more than one output for each input needs format=json"),
         ("transduce", ["best=0"], "best: must be at least 1, not '0'"),
+        (
+            "transduce",
+            ["target=x", "prefix=y"],
+            "target: prefix has no effect with it, since nothing is decoded",
+        ),
+        (
+            "transduce",
+            ["target=x", "format=drawing"],
+            "target: format=drawing has no effect with it, since nothing is decoded",
+        ),
+        (
+            "transduce",
+            ["target=x", "decoder.width=2"],
+            "decoder: has no effect with target=FILE, since nothing is decoded",
+        ),
         (
             "transduce",
             ["model.width=3"],

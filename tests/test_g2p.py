@@ -98,6 +98,75 @@ def test_tables_are_no_dictionaries(tmp_path: Path, name: str) -> None:
     assert list(task.examples("train")) == [Pair("Ab(1)", ("x y",)), Pair("# a", ("z",))]
 
 
+@pytest.mark.parametrize("name", ["words.txt", "words.dict", "words", "words.gz"])
+def test_a_tab_in_the_first_entry_makes_a_table(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, ";;; a comment\n\nNew York\tn u j o k\nab\tx y\n")
+    train = written(tmp_path / "train.tsv", "ab\tx y\n" * 3)
+    task = prepared(tmp_path, train=(train,), dev=(written(path, "New York\tn u\nA\tx\n"),))
+    assert task.examples("dev") == [Pair("New York", ("n u",)), Pair("A", ("x",))]
+    columns = {"source_column": "word", "target_column": "ipa"}
+    path = written(tmp_path / name, "ipa\tn\tword\nn u\t1\tNew York\n")
+    task = G2p(G2pSettings(test=(path,), **columns))
+    task.open_split("test", tmp_path)
+    assert task.examples("test") == [Pair("New York", ("n u",))]
+
+
+def test_what_comes_before_the_first_entry_does_not_tell(tmp_path: Path) -> None:
+    """A comment has a tab, and there are more of them than are read at once."""
+    path = written(tmp_path / "words", ";;; a\tb\n" * 30_000 + "A  AH0\nd'art\td aa1\n")
+    task = G2p(G2pSettings(test=(path,)))
+    task.open_split("test", tmp_path)
+    assert task.examples("test") == [Pair("a", ("AH0",)), Pair("d'art", ("d aa1",))]
+
+
+@pytest.mark.parametrize(
+    "columns", [{"target_column": "3"}, {"source_column": "a", "target_column": "b"}]
+)
+def test_a_dictionary_has_no_columns(tmp_path: Path, columns: dict[str, str]) -> None:
+    path = written(tmp_path / "words.txt", "A  AH0\n")
+    with pytest.raises(DataError) as caught:
+        G2p(G2pSettings(test=(path,), **columns)).open_split("test", tmp_path)
+    assert str(caught.value) == (
+        f"task.source_column and task.target_column have no effect on {path}, which has no tab in "
+        "its first line and is read as a dictionary."
+    )
+
+
+def spelt(task: G2p, line: str) -> str:
+    """What the model sees of a line, as text."""
+    return task.source.decode(task.encode_source(task.read(line)).tolist())
+
+
+def test_words_of_a_dictionary_have_no_case(tmp_path: Path) -> None:
+    path = written(tmp_path / "cmudict", "WORDA  W ER1\nWordb  W ER2\n")
+    dev = written(tmp_path / "dev.tsv", "WorDa\tW ER1\n")
+    task = prepared(tmp_path, train=(path,), dev=(dev,))
+    for line in ("WORDA", "worda", "Worda"):
+        assert spelt(task, line) == "worda"
+    assert task.examples("dev")[0].source == "WorDa"
+    assert task.read("WORDA") == "WORDA"
+    # What an earlier version prepared has the case that was typed.
+    (tmp_path / "task/caseless.json").unlink()
+    task.open(tmp_path / "task")
+    assert spelt(task, "worda") == "worda"
+    assert spelt(task, "WORDA") != "worda"
+
+
+def test_words_of_tables_have_their_case(tmp_path: Path) -> None:
+    table = written(tmp_path / "train.tsv", "Ab\tx\nab\ty\n")
+    entries = written(tmp_path / "words", "AB  x\n")
+    for number, train in enumerate(((table,), (table, entries))):
+        (tmp_path / f"{number}").mkdir()
+        task = prepared(tmp_path / f"{number}", train=train, dev=(table,))
+        assert spelt(task, "Ab") == "Ab"
+    (tmp_path / "languages").mkdir()
+    task = prepared(
+        tmp_path / "languages", train=(table, entries), dev=(table, entries), languages=("Ta", "Di")
+    )
+    assert spelt(task, "Ta\tAb") == "Ta\tAb"
+    assert spelt(task, "Di\tAb") == "Di\tab"
+
+
 def test_every_pronunciation_is_learnt_and_any_is_right(tmp_path: Path) -> None:
     path = written(tmp_path / "cmudict", DICTIONARY)
     task = prepared(tmp_path, train=(path,), dev=(path,))
@@ -247,3 +316,77 @@ def test_languages_that_do_not_fit(given: dict[str, str], problem: str) -> None:
     with pytest.raises(SettingsError) as caught:
         fill(G2pSettings, {"train": "a.tsv,b.tsv", **given}, "task")
     assert problem in str(caught.value)
+
+
+# --- scores of other files --------------------------------------------------------------------
+
+
+def compared(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str, str]:
+    from seqtrans import compare
+    from seqtrans.commands import run
+
+    status = run(compare.main, [str(word) for word in argv])
+    return status, *capsys.readouterr()
+
+
+TABLE = "ab\tx y\nAc\tx z\nab\tx\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("g.tsv", TABLE, ["ab", "Ac"]),
+        ("g.txt", TABLE, ["ab", "Ac"]),
+        ("g.tsv.gz", TABLE, ["ab", "Ac"]),
+        ("g.dict", "ab x y\nAc x z\nab(2) x\n", ["ab", "ac"]),
+        ("cmudict", ";;; head\nAB x y\nAC x z\nAB(1) x\n", ["ab", "ac"]),
+        ("g", "AB  x y\nAC  x z\nAB(1)  x\n", ["ab", "ac"]),
+    ],
+)
+def test_references_in_every_form(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: str,
+    words: list[str],
+) -> None:
+    """A word has one line of outputs, however many pronunciations it has."""
+    path = written(tmp_path / name, content)
+    assert G2p(G2pSettings()).read_references(path) == [
+        Pair(words[0], ("x y", "x")),
+        Pair(words[1], ("x z",)),
+    ]
+    outputs = written(tmp_path / "outputs", "x\nx z\n")
+    status, out, err = compared(capsys, outputs, "task=g2p", f"reference={path}")
+    assert (status, err) == (0, "")
+    assert out.startswith("WER = 0.00  (0 of 2 words)\n")
+    wrong = written(tmp_path / "wrong", "y\nx z\n")
+    _, out, _ = compared(capsys, outputs, wrong, "task=g2p", f"reference={path}")
+    assert "50.00" in out
+
+
+def test_lines_of_phones_as_references(tmp_path: Path) -> None:
+    path = written(tmp_path / "lines", "x y\nz\n")
+    assert G2p(G2pSettings()).read_references(path) == [Pair("", ("x y",)), Pair("", ("z",))]
+
+
+def test_columns_where_there_should_be_phones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = written(tmp_path / "g.tsv", TABLE)
+    lines = written(tmp_path / "lines", "x y\nab\tx\n")
+    said = "there is a tab, and a line must have nothing but phones, blanks between."
+    for argv in ((lines, f"reference={table}"), (table, f"reference={lines}")):
+        status, out, err = compared(capsys, *argv, "task=g2p")
+        assert (status, out) == (2, "")
+        assert err == f"seqtrans: {lines}, line 2: {said}\n"
+
+
+def test_a_run_is_scored_on_another_test_set(tmp_path: Path) -> None:
+    train = written(tmp_path / "train.tsv", "ab\tx y\n" * 3)
+    task = prepared(tmp_path, train=(train,), dev=(train,))
+    other = written(tmp_path / "words", "A  x\nA(2)  y\n")
+    again = G2p(fill(G2pSettings, {**task.settings.model_dump(), "test": str(other)}, "task"))
+    again.open(tmp_path / "task")
+    assert again.examples("test") == [Pair("a", ("x", "y"))]
+    assert {"test", "dev", "test_source"} <= G2pSettings.late

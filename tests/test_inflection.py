@@ -199,6 +199,43 @@ def test_the_real_tables(shared: Path, tmp_path: Path, language: str) -> None:
         assert task.read(f"{lemma}\t{features}") == example.source
 
 
+# Scores of other files
+
+
+def test_its_own_tables_are_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from seqtrans import compare
+    from seqtrans.commands import run
+
+    table = written(tmp_path / "table.txt", [(), *TABLE])
+    task = Inflection(InflectionSettings())
+    pairs = [Pair(question(lemma, features), (spell(form),)) for lemma, form, features in TABLE]
+    assert task.read_references(table) == [Pair("", ("",)), *pairs]
+    forms = written(tmp_path / "forms", [(), *((form,) for _, form, _ in TABLE)])
+    assert [pair.target for pair in task.read_references(forms)] == [
+        pair.target for pair in task.read_references(table)
+    ]
+    for reference in (table, forms):
+        argv = [str(forms), "task=inflection", f"reference={reference}"]
+        assert run(compare.main, argv) == 0
+        assert capsys.readouterr().out.startswith("exact match = 100.00  (6 of 6 forms)\n")
+    assert run(compare.main, [str(table), "task=inflection", f"reference={forms}"]) == 2
+    assert capsys.readouterr().err == (
+        f"seqtrans: {table}, line 2: there is a tab, and a line must have nothing but a form.\n"
+    )
+    columns = {"target_column": "3", "features_column": 2}
+    other = written(tmp_path / "other", [(lemma, tags, form) for lemma, form, tags in TABLE])
+    assert Inflection(InflectionSettings(**columns)).read_references(other) == pairs  # type: ignore[arg-type]
+
+
+def test_a_run_is_scored_on_another_test_set(tmp_path: Path) -> None:
+    task = prepared(tmp_path)
+    table = written(tmp_path / "other.tsv", TABLE[:2])
+    again = Inflection(task.settings.model_copy(update={"test": (table,)}))
+    again.open(tmp_path / "task")
+    assert again.examples("test") == task.examples("dev")[:2]
+    assert {"test", "dev", "test_source"} <= InflectionSettings.late
+
+
 # Invented stems
 
 

@@ -161,11 +161,12 @@ def test_marks_left(mark: str, line: str) -> None:
         "before scoring."
     )
     assert guards.left_marks(outputs, [references]) == said
-    with pytest.raises(DataError, match=f"^{re.escape(said)}$"):
-        text_score(outputs, [references], with_ter=False)
-    score = text_score(outputs, [references], with_ter=False, refuse_marks=False)
-    assert score.figures["warnings"] == [said]
-    assert score.report.endswith(f"\nwarning: {said}")
+    assert guards.own_marks(outputs, [references]) == said
+    assert guards.own_marks(outputs, [references, ["fine", line, "fine", "fine"]]) is None
+    for kind in ({"plain": True, "with_ter": False}, {"plain": False, "tokenised": [AS_GIVEN]}):
+        score = text_score(outputs, [references], **kind)  # type: ignore[arg-type]
+        assert score.figures["warnings"] == [said]
+        assert score.report.endswith(f"\nwarning: {said}")
 
 
 @pytest.mark.parametrize(
@@ -173,6 +174,7 @@ def test_marks_left(mark: str, line: str) -> None:
 )
 def test_what_is_no_mark(line: str) -> None:
     assert guards.left_marks([line], [["fine"]]) is None
+    assert guards.own_marks([line], [["fine"]]) is None
 
 
 @pytest.mark.parametrize("line", ["Ġorġ u Ġanni", "##tag"])
@@ -185,6 +187,7 @@ def test_marks_in_the_references() -> None:
         "sub-word marks '@@' are left in the references, line 1: join the pieces to words before "
         "scoring."
     )
+    assert guards.own_marks(["a new line"], [["a n@@ ew line"]]) is None
 
 
 def test_doubts() -> None:
@@ -225,6 +228,11 @@ def test_lines_confused_with_their_sources() -> None:
         DataError, match=r"^there are 3 outputs, and 1 source: each output needs its source\.$"
     ):
         guards.doubts(lines, [lines], ["eins"])
+    # Of a blank source nothing is known.
+    assert guards.doubts(["", "", "x"], [lines], ["", " ", "x"])[1:] == [
+        "1 of 1 outputs are their own sources: are these the right outputs?"
+    ]
+    assert len(guards.doubts(["", "", "x"], [lines], ["", "", ""])) == 1
 
 
 REFERENCES = [
@@ -256,6 +264,18 @@ def test_all_scores_side_by_side() -> None:
         assert line.endswith(f"  [{signature}]")
     assert warning == "warning: 1 output is blank, line 3."
     assert json.loads(json.dumps(score.figures)) == score.figures
+
+
+def test_text_that_is_tokenised() -> None:
+    score = text_score(OUTPUTS, [REFERENCES], tokenised=[AS_GIVEN], plain=False)
+    name = "tokenised BLEU (lines as given)"
+    assert list(score.figures) == [name, "lines", "blank outputs", "warnings"]
+    assert (score.metric, score.value) == (name, score.figures[name]["value"])
+    assert score.figures == {
+        key: value
+        for key, value in text_score(OUTPUTS, [REFERENCES], tokenised=[AS_GIVEN]).figures.items()
+        if key in score.figures
+    }
 
 
 def test_a_system_is_as_good_as_itself() -> None:
@@ -317,11 +337,6 @@ def test_a_comparison_of_text() -> None:
             {"a": ["x"], "b": ["x", "y"]},
             "b: there are 2 outputs, and 1 line in the references: each output needs its "
             "reference.",
-        ),
-        (
-            {"a": ["x@@ y"], "b": ["x"]},
-            "a: sub-word marks '@@' are left in the outputs, line 1: join the pieces to words "
-            "before scoring.",
         ),
     ],
 )

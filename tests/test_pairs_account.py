@@ -175,6 +175,41 @@ def test_held_out_pairs_are_noted() -> None:
     assert list(account.warnings("dev")) == ["dev: 1 of 2 pairs kept with a blank target."]
 
 
+def test_copies_that_are_kept() -> None:
+    pairs = [("a", "a"), ("", ""), ("b", "b"), ("c", "d")]
+    for training in (True, False):
+        account = sifted(pairs, Filters(), training=training)[1]
+        assert account.noted["equal sides"] == 2
+        text = list(account.text("x"))
+        place = text.index("  kept, 2 whose two sides are equal:")
+        assert text[place + 1 : place + 3] == [
+            "    train.en, line 1: 'a'",
+            "    train.en, line 3: 'b'",
+        ]
+    assert list(sifted(pairs, Filters())[1].warnings("train")) == [
+        "train: 2 of 3 pairs (66.7 %) kept whose two sides are equal; are they meant, or should "
+        "task.copies=drop leave them out of training?"
+    ]
+    # Half of them is no warning, and of copies that are dropped there is none.
+    assert not list(sifted([*pairs, ("e", "f")], Filters())[1].warnings("train"))
+    assert not list(sifted(pairs, Filters(copies="drop"))[1].warnings("train"))
+
+
+def test_more_than_a_hundredth_in_train_is_a_warning() -> None:
+    for kept, warnings in (
+        (100, []),
+        (
+            99,
+            [
+                "test: 1 of 99 pairs (1.0 %) kept whose source is in train as well; what was "
+                "trained on may be known by heart."
+            ],
+        ),
+    ):
+        account = Account(kept, kept) + Account(noted=Counter({"source in train": 1}))
+        assert list(account.warnings("test")) == warnings
+
+
 def test_lines_of_a_table() -> None:
     chunk = Chunk(Table(Path("a.tsv"), "en", "de"), 2, ["a"], [""], 0)
     account = sift(chunk, Filters(), training=True)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import os
@@ -9,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,10 @@ from hypothesis import strategies as st
 from seqtrans.corpus import Corpus
 from seqtrans.errors import DataError
 from seqtrans_tasks.pairs import PairsSettings, preparing
-from seqtrans_tasks.pairs.preparing import Hidden, Sample, prepare
+from seqtrans_tasks.pairs.preparing import Hidden, Sample, hidden_sources, prepare
 from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table, chunks
-from seqtrans_tasks.pairs.units import EOS, from_json
+from seqtrans_tasks.pairs.repeats import Hashes, hashes
+from seqtrans_tasks.pairs.units import EOS, Pieces, from_json, learn
 
 Pair = tuple[str, str]
 SIDES = ("source", "target")
@@ -196,8 +199,34 @@ def test_several_processes_give_the_same_as_one(
     assert one == two
     assert content(tmp_path / "one") == content(tmp_path / "two")
     assert one["splits"]["train"]["account"]["dropped"] == {"blank source": 1, "duplicate": 1}
-    assert one["overlap"] == {"sources": 1, "pairs": 1}
+    assert one["overlap"] == {"dev": {"sources": 1, "pairs": 1}}
     assert one["parts"] == [198, 100]
+
+
+def test_what_is_held_out_is_the_same_in_another_process() -> None:
+    """It is told by the text alone, wherever a chunk stands."""
+    lines = [f"{number % 70}" for number in range(300)]
+    units = learn(lines, "character", 300, "bpe")
+    hidden = Hidden(hidden_sources([hashes(lines)], 20), "none")
+    encoder = preparing.Encoder(units, units, "none", preparing.Filters(), hidden=hidden)
+    there = copy.deepcopy(encoder)  # as it is handed over
+    for first in (0, 130):
+        chunk = Chunk(Files(Path("a"), Path("b")), 1, lines[first:], lines[first:], 0)
+        kept = np.flatnonzero(~hidden.flags(lines[first:]))
+        assert np.array_equal(encoder(chunk).kept, kept)
+        assert np.array_equal(there(chunk).kept, kept)
+        assert 0 < len(kept) < len(chunk)
+
+
+def test_processes_share_what_is_kept_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "_encoder", None, raising=False)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(preparing, "Thread", lambda **_: type("", (), {"start": lambda _: None})())
+    units = learn(["a b"], "subword", 300, "bpe")
+    assert isinstance(units, Pieces)
+    whole = units.known.size
+    preparing._begin(preparing.Encoder(units, units, "none", preparing.Filters()), 4)
+    assert units.known.size == whole // 4
 
 
 def test_what_fails_in_one_of_several_processes(
@@ -240,6 +269,23 @@ def test_the_sample_is_spread_evenly(total: int, size: int, step: int) -> None:
     assert (sample.every, sample.seen) == (every, total)
     assert sample.sources == lines[::every]
     assert sample.targets == [f"-{line}" for line in lines[::every]]
+
+
+@given(lengths=st.lists(st.integers(0, 30), max_size=60), most=st.integers(1, 200),
+       step=st.integers(1, 20))  # fmt: skip
+def test_the_sample_of_long_lines_is_smaller(lengths: list[int], most: int, step: int) -> None:
+    lines = ["x" * length for length in lengths]
+    sample = Sample(40)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "CHARACTERS", most)
+        for first in range(0, len(lines), step):
+            some = lines[first : first + step]
+            sample.look(Chunk(Files(Path("a"), Path("b")), 1, some, some, 0))
+    every = 1
+    while len(lines) > every and (-(-len(lines) // every) > 40 or 2 * sum(lengths[::every]) > most):
+        every *= 2
+    assert sample.every == every
+    assert sample.sources == sample.targets == lines[::every]
 
 
 def test_units_come_from_the_sample_alone(tmp_path: Path) -> None:
@@ -299,10 +345,18 @@ def test_the_account(tmp_path: Path) -> None:
         "blank source": 1,
         "blank target": 1,
         "too long": 1,
+        "source in train": 3,
     }
     assert held(tmp_path / "task", "dev") == dev
     assert held(tmp_path / "task", "test") == test
-    assert summary["overlap"] == {"sources": 4, "pairs": 3}
+    assert summary["overlap"] == {
+        "dev": {"sources": 3, "pairs": 2},
+        "test": {"sources": 1, "pairs": 1},
+    }
+    assert account["first"]["source in train"] == [
+        {"file": str(tmp_path / "dev.source"), "number": number, "text": f"'{text}'"}
+        for number, text in ((2, "two"), (4, "one"), (5, "two"))
+    ]
     assert summary["repeats"] == 0
     assert summary["parts"] == [4]
 
@@ -328,25 +382,56 @@ def test_dev_is_held_out(tmp_path: Path, total: int, size: int, held_out: int) -
     assert [pair for pair in pairs if pair not in dev] == train
     assert summary["splits"]["train"]["account"]["dropped"] == {"held out for dev": held_out}
     assert summary["splits"]["dev"]["account"]["read"] == held_out
-    assert summary["overlap"] == {"sources": 0, "pairs": 0}
+    assert summary["overlap"] == {"dev": {"sources": 0, "pairs": 0}}
 
 
-def test_held_out_pairs_that_are_in_train_as_well_are_told(tmp_path: Path) -> None:
-    pairs = drawn(19)
-    pairs.insert(0, pairs[-1])
-    parts: list[Part] = [files(tmp_path, "train", pairs)]
-    summary = made(tmp_path / "task", parts, dev_size=1)
-    assert held(tmp_path / "task", "dev") == [pairs[19]] == [pairs[0]]
-    assert summary["overlap"] == {"sources": 1, "pairs": 1}
+def test_all_pairs_of_a_source_are_held_out_together(tmp_path: Path) -> None:
+    """Also those whose sources are written in another form of Unicode, and in any order."""
+    forms = ("\u00e9 {}", "e\u0301 {}", "\u00e9 {}")
+    pairs = [(forms[number % 3].format(number // 3), str(number)) for number in range(120)]
+    random.Random(1).shuffle(pairs)
+    found = []
+    for order in (pairs, pairs[::-1]):
+        folder = tmp_path / str(len(found))
+        part = files(tmp_path, f"train{len(found)}", order)
+        summary = made(folder, [part], normalise="nfc")
+        dev, train = held(folder, "dev"), trained_on(folder)
+        numbers = {int(source.split()[1]) for source, _ in dev}
+        assert len(dev) == 3 * len(numbers) == 12
+        assert not numbers & {int(source.split()[1]) for source, _ in train}
+        assert summary["overlap"] == {"dev": {"sources": 0, "pairs": 0}}
+        found.append(sorted(dev))
+    assert found[0] == found[1]
 
 
-@given(total=st.integers(2, 5000), size=st.integers(1, 500), step=st.integers(1, 700))
-def test_held_out_pairs_are_the_same_however_they_are_cut(total: int, size: int, step: int) -> None:
-    hidden = Hidden(total, size)
-    whole = hidden.flags(0, total)
-    cut = [hidden.flags(at, min(step, total - at)) for at in range(0, total, step)]
-    assert np.array_equal(np.concatenate(cut), whole)
-    assert 1 <= whole.sum() <= max(1, 2 * size, total // 10)
+@given(counts=st.lists(st.integers(1, 30), min_size=2), size=st.integers(1, 99),
+       step=st.integers(1, 99), draw=st.randoms(use_true_random=False))  # fmt: skip
+def test_which_sources_are_held_out(
+    counts: list[int], size: int, step: int, draw: random.Random
+) -> None:
+    """Against the plain way: one source after another, in the order of their hashes."""
+    lines = [str(source) for source, count in enumerate(counts) for _ in range(count)]
+    draw.shuffle(lines)
+    given = hashes(lines)
+    found = hidden_sources([given[at : at + step] for at in range(0, len(given), step)], size)
+    left = max(1, min(size, len(lines) // 10))
+    plain: list[int] = []
+    of_each = Counter(given.tolist())
+    for value, count in sorted(of_each.items()):
+        if count <= left:
+            plain.append(value)
+            left -= count
+    if not plain:
+        plain.append(min(of_each, key=lambda value: (of_each[value], value)))
+    assert found.tolist() == plain
+    assert sum(of_each[value] for value in plain) < len(lines)
+    hidden = Hidden(found, "none")
+    assert hidden.flags(lines).tolist() == [value in plain for value in given.tolist()]
+
+
+def test_many_sources_are_held_out_exactly() -> None:
+    values: Hashes = np.random.default_rng(1).integers(0, 1 << 64, 100_000, np.uint64)
+    assert np.array_equal(hidden_sources([values], 1000), np.sort(values)[:1000])
 
 
 # What can't be done
@@ -356,6 +441,14 @@ def test_one_pair_is_not_enough_for_both(tmp_path: Path) -> None:
     part = files(tmp_path, "train", drawn(1))
     assert failure(tmp_path / "task", [part]) == (
         "there is 1 pair to train on, and none can be held out for dev; name more files, or dev."
+    )
+
+
+def test_one_source_is_not_enough_for_both(tmp_path: Path) -> None:
+    part = files(tmp_path, "train", [("one", "eins"), ("one", "uno"), ("one", "un")])
+    assert failure(tmp_path / "task", [part]) == (
+        "all 3 pairs to train on have the same source, and none can be held out for dev; name more "
+        "files, or dev."
     )
 
 

@@ -81,6 +81,41 @@ def test_a_line_ends_at_lf_alone(
             assert message(lines(path, size)) == f"{path} is empty."
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.integers(3, 50),
+)
+def test_chunks_of_long_lines_are_shorter(
+    tmp_path_factory: pytest.TempPathFactory,
+    lengths: list[tuple[int, int]],
+    most: int,
+    size: int,
+    block: int,
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    expected = [(number, "s" * a, "t" * b) for number, (a, b) in enumerate(lengths, 1)]
+    part = Files(
+        written(folder, "long.source", "".join(f"{source}\n" for _, source, _ in expected)),
+        written(folder, "long.target", "".join(f"{target}\n" for _, _, target in expected)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "TEXT", most)
+        patch.setattr(reading, "BLOCK", block)
+        assert pairs(part, size) == expected
+        found = list(chunks(part, size))
+        assert found[-1].done == bytes_of(part)
+        for chunk in found:
+            assert 0 < len(chunk) == len(chunk.target) <= size
+            for side in (chunk.source, chunk.target):
+                # No line was added to text enough.
+                assert sum(map(len, side[:-1])) < most
+        of_source = [len(one.lines) for one in lines(part.source, size)]
+        patch.setattr(reading, "BLOCK", 1 << 20)
+        assert [len(one.lines) for one in lines(part.source, size)] == of_source
+
+
 def test_odd_characters_stay_in_their_line(tmp_path: Path) -> None:
     path = written(tmp_path, "odd", f"{ODD}\n\r\r\nlast")
     assert all_lines(path) == [ODD, "\r", "last"]
@@ -283,6 +318,26 @@ def test_unequal_counts(tmp_path: Path, size: int) -> None:
     assert message(chunks(part, size)) == (
         f"{part.source} has 3 lines and {part.target} 5; line by line they must belong together."
     )
+
+
+@pytest.mark.parametrize(
+    ("surplus", "said"),
+    [
+        ("\n", "The last line of {} is blank; delete it."),
+        (" \u00a0", "The last line of {} is blank; delete it."),
+        ("\n\r\n \n", "The last 3 lines of {} are blank; delete them."),
+        ("\nx\n", None),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_blank_lines_at_the_end(
+    tmp_path: Path, surplus: str, said: str | None, turned: bool
+) -> None:
+    plain = written(tmp_path, "a", "1\n\n")
+    longer = written(tmp_path, "b", f"1\n\n{surplus}")
+    part = Files(longer, plain) if turned else Files(plain, longer)
+    assert divergence(part) == (said.format(longer) if said else None)
+    assert message(chunks(part)).endswith(said.format(longer) if said else "belong together.")
 
 
 def test_all_that_is_wrong_at_once(tmp_path: Path) -> None:

@@ -337,7 +337,13 @@ def test_a_test_set_needs_nothing_else(tmp_path: Path) -> None:
 def test_splits_that_are_not_there(byte_level: Pairs) -> None:
     with pytest.raises(DataError) as caught:
         byte_level.examples("test")
-    assert str(caught.value) == "there is no split 'test'; there are: train, dev."
+    assert str(caught.value) == (
+        "there is no split 'test'; there are: train, dev; name its files by task.test_source=FILE "
+        "task.test_target=FILE, or a table by task.test=FILE."
+    )
+    with pytest.raises(DataError) as caught:
+        byte_level.data("tset")
+    assert str(caught.value) == "there is no split 'tset'; there are: train, dev."
     with pytest.raises(DataError) as caught:
         Pairs(PairsSettings(title="mine")).open_split("test", Path())
     assert str(caught.value) == "the data mine has no split 'test'."
@@ -364,7 +370,11 @@ def test_what_is_said(tmp_path: Path) -> None:
     learnt = {symbol for pair in [*pairs, ("", "x")][::2] for symbol in " ".join(pair).split()}
     assert f"  {len(learnt) + 4} ids of both sides, level symbols" in said
     assert "  learnt from one pair in 2, 7 pairs" in said
-    assert any(line.startswith("  of dev and test, 1 sources and 1 pairs are in") for line in said)
+    assert "  of dev, 1 sources and 1 pairs are in train as well" in said
+    assert (
+        "warning: dev: 1 of 2 pairs (50.0 %) kept whose source is in train as well; what was "
+        "trained on may be known by heart."
+    ) in said
     assert "warning: dev: 1 of 2 pairs kept with a blank source." in said
 
 
@@ -419,7 +429,7 @@ def test_words_in_characters_are_told_apart() -> None:
          "or task.train"),
         ({"dev": "a.tsv", "dev_source": "a", "dev_target": "b"},
          "task.dev is a table of both sides; leave out task.dev_source and task.dev_target, or "
-         "task.dev"),
+         "task.dev; what a run has is emptied by no value, as in task.dev="),
         ({"train_source": "a,b", "train_target": "c"},
          "task.train_source and task.train_target need equally many files, and name 2 and 1"),
         ({"test_target": "c"},
@@ -476,6 +486,35 @@ def test_unknown_units_are_warned_of(tmp_path: Path) -> None:
         f"warning: dev: 66.7 % of the source's {said}",
         f"warning: dev: 50.0 % of the target's {said}",
     ]
+
+
+def test_a_test_set_that_is_the_training_set(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    train = written(data, "train", [(f"{n}", f"-{n}") for n in range(200)])
+    dev = written(
+        data, "dev", [*((f"x{n}", "y") for n in range(98)), ("a\u2028b\r", "z"), ("7", "?")]
+    )
+    test = {f"test_{side}": train[f"train_{side}"] for side in ("source", "target")}
+    said = list(prepared(tmp_path, **train, **dev, **test, level="character").describe())
+    assert "  of dev, 1 sources and 0 pairs are in train as well" in said
+    assert "  of test, 200 sources and 200 pairs are in train as well" in said
+    place = said.index("    kept, 200 whose source is in train as well:")
+    assert said[place + 1 : place + 4] == [
+        f"      {data / 'train.source'}, line {n + 1}: '{n}'" for n in range(3)
+    ]
+    place = said.index("    kept, 1 whose source is in train as well:")
+    assert said[place + 1] == f"      {data / 'dev.source'}, line 100: '7'"
+    assert [line for line in said if line.startswith("warning: ") and "unknown" not in line] == [
+        "warning: test: 200 of 200 pairs (100.0 %) kept whose source is in train as well; what was "
+        "trained on may be known by heart."
+    ]
+
+
+def test_what_an_earlier_version_said_of_dev_and_test(tmp_path: Path) -> None:
+    task = prepared(tmp_path, level="character")
+    task.summary["overlap"] = {"sources": 2, "pairs": 1}
+    said = list(task.describe())
+    assert "  of dev and test, 2 sources and 1 pairs are in train as well" in said
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:

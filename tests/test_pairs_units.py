@@ -91,11 +91,22 @@ def test_characters_and_words_write_what_they_know(line: str) -> None:
             assert units.decode(units.encode(line)) == line
 
 
+def test_what_is_long_is_not_kept_at_hand() -> None:
+    units = from_json(PIECES["bpe"].as_json())
+    assert isinstance(units, Pieces)
+    long = "cat" * 40
+    assert units.encode(f"the {long} sat") == PIECES["bpe"].encode(f"the {long} sat")
+    assert set(units.known) == {"the", "sat"}
+
+
 @given(line=text)
-def test_symbols_write_what_stands_between_blanks(line: str) -> None:
-    if line.split():
+def test_symbols_write_what_stands_between_blanks_and_tabs(line: str) -> None:
+    """No other white space is lost: it is part of a symbol."""
+    symbols = [symbol for symbol in line.replace("\t", " ").split(" ") if symbol]
+    if symbols:
         units = learn([line], "symbols", 1000, "bpe")
-        assert units.decode(units.encode(line)) == " ".join(line.split())
+        assert units.decode(units.encode(line)) == " ".join(symbols)
+        assert set(units.as_json()["units"]) == set(symbols)
 
 
 @pytest.mark.parametrize("level", LEVELS)

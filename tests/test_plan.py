@@ -65,7 +65,8 @@ def test_the_big_model_of_the_paper(tmp_path: Path, capsys: Captured) -> None:
     for line in (
         "plan: model=big training=big, a vocabulary of 37,000, 8 p100",
         "parameters: 214,171,648",
-        "time: 3.6 days, 1.04 s an update on 8 p100",
+        "time: 3.6 days, 1.04 s an update on 8 p100 in fp32",
+        "precision=no: all in fp32, as without --mixed_precision.",
         "  exact count; at 1 s each, as in the paper, they use 0.42 of those TFLOPS.",
         "  one vocabulary for both sides",
         "  sources of 26 symbols (source_length)",
@@ -84,7 +85,7 @@ def test_the_report_holds_what_costs_say(tmp_path: Path) -> None:
     assert found["update"]["flops"]["total"] == flops(config.shape, sizes, work).total
     own = next(entry for entry in found["memory"] if entry["tokens"] == 25_000 // 4)
     part = Work.padded(6250 // 11, 11, 9)
-    assert own["peak"] == memory(config.shape, sizes, part, processes=2, passes=2).peak
+    assert own["peak"] == memory(config.shape, sizes, part, processes=2, parts=2).peak
     assert found["time"] is None
     assert found["training"]["epochs"] is None
 
@@ -92,11 +93,13 @@ def test_the_report_holds_what_costs_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "seconds"),
     [
-        (["throughput=1000"], lambda update: update["target"] / 4000),
+        (["throughput=1000"], lambda update: update["target"] / 1000),
         (["flops=2e12"], lambda update: update["flops"]["total"] / 8e12),
         (["device=p100", "share=0.5"], lambda update: update["flops"]["total"] / (2 * 9.5e12)),
-        (["device=a100"], lambda update: update["flops"]["total"] / 312e12),
-        (["device=h100", "throughput=1000"], lambda update: update["target"] / 4000),
+        (["device=a100"], lambda update: update["flops"]["total"] / (1.6 * 19.5e12)),
+        (["device=a100", "precision=bf16"], lambda update: update["flops"]["total"] / 312e12),
+        (["device=v100", "precision=fp16"], lambda update: update["flops"]["total"] / 125e12),
+        (["device=h100", "throughput=1000"], lambda update: update["target"] / 1000),
     ],
 )
 def test_time(words: list[str], seconds: Any, tmp_path: Path) -> None:
@@ -116,6 +119,65 @@ def test_two_passes_are_twice_the_work_on_the_same_text(tmp_path: Path) -> None:
         assert less["peak"] < more["peak"] < 2 * less["peak"]
 
 
+def test_what_training_tells_is_what_a_plan_is_told(tmp_path: Path, capsys: Captured) -> None:
+    """`throughput` is of all devices together: their number changes neither time nor line."""
+    words = ["vocabulary=100", "training.steps=10", "throughput=8000"]
+    times = [planned(tmp_path, *words, f"gpus={gpus}")["time"] for gpus in (1, 8)]
+    assert times[0]["update_seconds"] == times[1]["update_seconds"]
+    shown = capsys.readouterr().out
+    assert "  from 8,000 target tokens/s, as given. " in shown
+    assert "  from 8,000 target tokens/s on all 8 devices together, as given. " in shown
+
+
+def test_another_precision_is_told_beside_each(tmp_path: Path, capsys: Captured) -> None:
+    words = ["config=wmt14-en-de-base", "gpus=8", "device=a100"]
+    single, half = planned(tmp_path, *words), planned(tmp_path, *words, "precision=bf16")
+    said = {}
+    for one, other, name in ((single, half, "bf16"), (half, single, "no")):
+        own = next(entry for entry in other["memory"] if entry["tokens"] == 25_000 // 8)
+        assert one["other_precision"] == {
+            "precision": name,
+            "hours": other["time"]["hours"],
+            "peak": own["peak"],
+        }
+        said[name] = f"{own['peak'] / 1e9:.2f} GB at the peak: "
+    fast, slow = half["time"]["hours"], single["time"]["hours"]
+    assert fast < slow / 8
+    shown = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "an update on 8 a100 in fp32 from 0.4 (assumed) of 19.5 TFLOPS, its data sheet's peak of "
+        "dense matrix products (a100, fp32).",
+        "an update on 8 a100 in bf16 from 0.25 (assumed) of 312 TFLOPS, its data sheet's peak of "
+        "dense matrix products (a100, bf16).",
+        "precision=no: all in fp32, as without --mixed_precision. precision=bf16 would be "
+        f"{60 * fast:.1f} minutes and {said['bf16']}products in bf16 and the rest in fp32, as by "
+        "accelerate launch --mixed_precision bf16.",
+        "precision=bf16: products in bf16 and the rest in fp32, as by accelerate launch "
+        f"--mixed_precision bf16. precision=no would be {slow:.1f} hours and {said['no']}all in "
+        "fp32, as without --mixed_precision.",
+        "bytes), fp32 tokens",
+        "bytes), bf16 (weights, Adam and gradients fp32) tokens",
+        "8 × 19.5 TFLOPS (fp32): what",
+        "8 × 312 TFLOPS (bf16): what",
+    ):
+        assert part in shown
+
+
+def test_a_share_is_of_the_precision_that_it_is_given_for(tmp_path: Path) -> None:
+    words = ["vocabulary=100", "device=h100"]
+    given, assumed = planned(tmp_path, *words, "share=0.9"), planned(tmp_path, *words)
+    assert given["other_precision"] == assumed["other_precision"]
+    assert given["time"]["hours"] < assumed["time"]["hours"]
+
+
+def test_where_there_is_no_other_precision(tmp_path: Path) -> None:
+    words = ["vocabulary=100", "model=tiny"]
+    assert planned(tmp_path, *words, "device=k80")["other_precision"] is None
+    assert planned(tmp_path, *words, "device=v100")["other_precision"]["precision"] == "fp16"
+    found = planned(tmp_path, *words, "device=h100", "flops=1e12")["other_precision"]
+    assert (found["precision"], found["hours"]) == ("bf16", None)
+
+
 @pytest.mark.parametrize("name", packaged())
 def test_every_recipe_can_be_planned_without_its_data(name: str, tmp_path: Path) -> None:
     assert planned(tmp_path, f"config={name}", "vocabulary=512")["parameters"]["total"] > 0
@@ -130,13 +192,37 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("threads")
-def test_measured(tmp_path: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_measured(
+    precision: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = set()
+    product = torch.nn.functional.linear
+
+    def linear(*given: torch.Tensor) -> torch.Tensor:
+        found = product(*given)
+        kinds.add(found.dtype)
+        return found
+
+    monkeypatch.setattr("torch.nn.functional.linear", linear)
     words = [*TINY, "model.pace=2", "vocabulary=50", "measure=yes", "gpus=3", "measured_tokens=40"]
-    found = planned(tmp_path, *words, "source_length=4", "target_length=4")
+    words += ["source_length=4", "target_length=4", f"precision={precision}"]
+    found = planned(tmp_path, *words)
+    name = {"no": "fp32", "bf16": "bf16"}[precision]
+    assert kinds == {{"fp32": torch.float32, "bf16": torch.bfloat16}[name]}
     speed = found["time"]["throughput"]
     assert speed > 0
-    assert found["time"]["update_seconds"] == pytest.approx(found["update"]["target"] / 3 / speed)
-    assert "as measured here on a CPU (1 thread, fp32): 8" in capsys.readouterr().out
+    assert found["time"]["update_seconds"] == pytest.approx(found["update"]["target"] / speed)
+    shown = capsys.readouterr().out
+    assert f"as measured here on a CPU (1 thread, {name}): 8" in " ".join(shown.split())
+    assert f" s an update on 3 devices in {name}\n" in shown
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="measures on the GPU")
+def test_a_cpu_has_no_fp16(capsys: Captured) -> None:
+    assert refused(capsys, "vocabulary=9", "measure=yes", "precision=fp16") == (
+        "seqtrans: precision: fp16 can't be measured on a CPU, which trains in bf16 or fp32\n"
+    )
 
 
 class PromisedSettings(Settings):
@@ -239,6 +325,15 @@ HOW = "must be given, as in vocabulary=37000; or name a prepared run by run=FOLD
         (
             "vocabulary=9 device=tpu",
             "device: must be one of k80, k40, m40, p100, v100, a100, h100 or none, not 'tpu'",
+        ),
+        (
+            "vocabulary=9 device=v100 precision=bf16",
+            "precision: the speed of v100 is known for precision=no and precision=fp16, not for "
+            "bf16",
+        ),
+        (
+            "vocabulary=9 precision=fp32",
+            "precision: must be one of no, fp16, bf16, not 'fp32'",
         ),
         (
             "vocabulary=9 shared=yes source_vocabulary=8",

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ import torch
 from launching import metrics, train, words
 from test_files import names
 
-from seqtrans import assembly, checkpoint, training
+from seqtrans import assembly, checkpoint, rehearsal, training
 from seqtrans.commands import run as command
+from seqtrans.corpus import Corpus
 from seqtrans.data import collate
-from seqtrans.errors import CheckpointError, SeqtransError
+from seqtrans.errors import CheckpointError, DataError, SeqtransError
 from seqtrans.plugins import BUILTIN, Registry
 from seqtrans.prepare import prepare
-from seqtrans.rehearsal import rehearse
-from seqtrans.reporting import Reporter, counting
+from seqtrans.rehearsal import check_positions, rehearse
+from seqtrans.reporting import Reporter, counting, pace
 from seqtrans.resolving import packaged, resolve
 from seqtrans.settings import parse_words
 from seqtrans.task import Score
@@ -343,13 +345,14 @@ def test_with_and_without_a_dry_run_it_learns_the_same(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_too_long_is_told_before_the_first_update(tmp_path: Path) -> None:
-    """It is alone in its update, which isn't the largest."""
+    """It is alone in its update, which isn't the largest; a target takes one position more."""
     argv = words(tmp_path, "task.giant=20", "position=learned", "position.limit=15", steps=3)
     status, err = told(argv)
     assert status == 2
     assert err.splitlines()[-1] == (
-        "seqtrans: a source of 20 positions is longer than the 15 that this model's position "
-        "scheme was built for."
+        "seqtrans: 1 of 61 train examples is longer than the 15 positions that position=learned "
+        "has, of which a target takes one more than it has symbols; leave out such by "
+        "data.longest_source=15 and data.longest_target=14, or give it more (position.limit)."
     )
     assert "update" not in err
     assert checkpoint.steps(tmp_path) == []
@@ -362,6 +365,82 @@ def test_a_source_that_is_too_long_is_told_before_the_first_update(tmp_path: Pat
     status, err = told([*argv, "data.longest_source=14"])
     assert status == 2
     assert "data.longest_source: is 15 in" in err
+
+
+def test_all_that_is_too_long_is_counted_as_an_epoch_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever window it lies in, and without a dry run."""
+    monkeypatch.setattr("seqtrans.rehearsal.WINDOW", 7)
+    argv = ["position=learned", "position.limit=6"]
+    with pytest.raises(DataError) as caught, opened(tmp_path, *argv):
+        pass
+    longest = [len(number) for number in numbers_of(tmp_path, "train")].count(6)
+    assert longest > 1
+    assert str(caught.value) == (
+        f"{longest} of 60 train examples are longer than the 6 positions that position=learned "
+        "has, of which a target takes one more than it has symbols; leave out such by "
+        "data.longest_target=5, or give it more (position.limit)."
+    )
+    with opened(tmp_path, *argv, "data.longest_target=5") as found:
+        assert sum(map(len, found.updates)) == 60 - longest
+        trained = np.concatenate([lengths for _, lengths, _ in sides(found)])
+        assert len(trained) == 60 - longest
+
+
+def numbers_of(folder: Path, split: str) -> list[str]:
+    """The examples of the toy task as they were prepared."""
+    content = json.loads((folder / "task" / "numbers.json").read_text(encoding="utf-8"))
+    return list(content[split])
+
+
+def sides(found: Training) -> Any:
+    """What is trained on, in all windows."""
+    data = found.config.data
+    return rehearsal.trained(found.corpus, (data.longest_source, data.longest_target))
+
+
+def test_an_example_of_dev_that_is_too_long_is_told_before_the_first_update(
+    tmp_path: Path,
+) -> None:
+    argv = words(tmp_path, "position=learned", "position.limit=6", "training.dry_run=no", steps=3)
+    argv += ["data.longest_target=5"]
+    status, err = told(argv)
+    count = [len(number) for number in numbers_of(tmp_path, "dev")].count(6)
+    assert status == 2
+    assert err.splitlines()[-1] == (
+        f"seqtrans: {count} of 9 dev examples {'is' if count == 1 else 'are'} longer than the 6 "
+        "positions that position=learned has, of which a target takes one more than it has "
+        "symbols; shorten such, or give it more (position.limit)."
+    )
+    assert checkpoint.steps(tmp_path) == []
+
+
+def test_a_part_of_the_corpus_that_is_never_seen_may_be_too_long(tmp_path: Path) -> None:
+    with opened(tmp_path, "position=learned", "position.limit=9") as found:
+        corpus = Corpus.of([([3] * 4, [3] * 8), ([3] * 9, [3] * 2), ([3] * 10, [3] * 10)])
+        check_positions(found, "train", replace(corpus, mixture=((2, 1.0), (1, 0.0))))
+        with pytest.raises(DataError) as caught:
+            check_positions(found, "train", corpus)
+        assert str(caught.value).startswith("1 of 3 train examples is longer than the 9 positions")
+
+
+def test_a_source_that_gives_fewer_positions_may_be_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that makes a vector of each pair of symbols, as of frames of sound."""
+    with opened(tmp_path, "position=learned", "position.limit=9") as found:
+        plain = found.model.source.forward
+
+        def paired(source: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x, mask = plain(source, mask)
+            return x[:, ::2], mask[:, ::2]
+
+        monkeypatch.setattr(found.model.source, "forward", paired)
+        check_positions(found, "train", Corpus.of([([3] * 18, [3])]))
+        with pytest.raises(DataError) as caught:
+            check_positions(found, "train", Corpus.of([([3] * 18, [3]), ([3] * 19, [3])]))
+    assert "leave out such by data.longest_source=18, or" in str(caught.value)
 
 
 # --- settings of a run that is gone on with -------------------------------------------------------
@@ -617,6 +696,17 @@ def test_only_the_main_process_speaks(tmp_path: Path, capsys: pytest.CaptureFixt
         "",
         "[bold]:smile:[/bold] " + "long " * 100 + "\nseqtrans: warning: careful\n",
     )
+
+
+def test_speed_is_that_of_all_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `seqtrans plan throughput=` takes it."""
+    assert pace(1234.0, 1) == "1,234 tok/s"
+    assert pace(1234.0, 8) == "1,234 tok/s in all"
+    with opened(tmp_path) as found:
+        found.world = 8
+        found.progress = replace(found.progress, step=1)
+        found.log(None)
+    assert capsys.readouterr().err.splitlines()[-1].endswith("  0 tok/s in all")
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -76,11 +76,30 @@ def test_every_layout(
 def test_which_comes_first(tmp_path: Path) -> None:
     put(tmp_path, "newstest2014.en", "newstest2014.de")
     put(tmp_path, "b/test.en.gz", "b/test.de.gz", "a/test.en.gz")
-    assert found(EN_DE, tmp_path, "test") == ["a/test.en.gz", "b/test.de.gz"]
+    assert found(EN_DE, tmp_path, "test") == ["b/test.en.gz", "b/test.de.gz"]
     put(tmp_path, "b/test.en", "test.de.gz", "a/deep/test.en", ".hidden/test.en")
-    assert found(EN_DE, tmp_path, "test") == ["a/test.en.gz", "test.de.gz"]
+    assert found(EN_DE, tmp_path, "test") == ["b/test.en", "b/test.de.gz"]
+    put(tmp_path, "a/test.de")
+    assert found(EN_DE, tmp_path, "test") == ["a/test.en.gz", "a/test.de"]
     put(tmp_path, "test.en.gz", "test.en", "test.de")
     assert found(EN_DE, tmp_path, "test") == ["test.en", "test.de"]
+
+
+def test_sides_in_different_folders_are_no_pair(tmp_path: Path) -> None:
+    put(tmp_path, "a/newstest2014.en", "b/newstest2014.de")
+    with pytest.raises(DataError) as caught:
+        parts(EN_DE, tmp_path, ["test"])
+    assert "(there is only a/newstest2014.en, b/newstest2014.de)" in str(caught.value)
+    put(tmp_path, "c/newstest2014-deen-src.en.sgm", "c/newstest2014-deen-ref.de.sgm")
+    assert found(EN_DE, tmp_path, "test")[0] == "c/newstest2014-deen-src.en.sgm"
+
+
+def test_corpora_may_lie_in_different_folders(tmp_path: Path) -> None:
+    names = [
+        f"{n}/{name}" for n, corpus in enumerate(EN_DE.corpora) for name in EN_DE.sides(corpus)
+    ]
+    put(tmp_path, *names)
+    assert found(EN_DE, tmp_path, "train") == names
 
 
 def test_a_table_has_the_columns_of_the_settings(tmp_path: Path) -> None:
@@ -111,7 +130,8 @@ def test_nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         parts(EN_DE, Path("data/wmt14-en-de"), SPLITS)
     assert str(caught.value).splitlines() == [
         "data/wmt14-en-de is not there; get it by: seqtrans fetch wmt14-en-de",
-        "or put it there, plain or as .gz, or say by task.folder= where it is:",
+        "or put it there, plain or as .gz, both sides in one folder, or say by task.folder= where "
+        "it is:",
         "  train: train.{en,de}; or train.tsv; or europarl-v7.de-en.{en,de}, "
         "commoncrawl.de-en.{en,de}, news-commentary-v9.de-en.{en,de}",
         "  dev: dev.{en,de}; or valid.{en,de}; or dev.tsv; or valid.tsv; or "
@@ -131,10 +151,11 @@ def test_something_is_missing(tmp_path: Path) -> None:
     assert str(caught.value).splitlines() == [
         f"{tmp_path} has no data for train and test; get it by: seqtrans fetch wmt14-en-fr "
         f"folder={tmp_path}",
-        "or put it there, plain or as .gz, or say by task.folder= where it is:",
+        "or put it there, plain or as .gz, both sides in one folder, or say by task.folder= where "
+        "it is:",
         "  train: train.{en,fr}; or train.tsv; or europarl-v7.fr-en.{en,fr}, "
         "commoncrawl.fr-en.{en,fr}, news-commentary-v9.fr-en.{en,fr}, undoc.2000.fr-en.{en,fr}, "
-        "giga-fren.release2.fixed.{en,fr} (there is only europarl-v7.fr-en.en)",
+        "giga-fren.release2.fixed.{en,fr} (there is only training/europarl-v7.fr-en.en)",
         "  test: test.{en,fr}; or test.tsv; or newstest2014.{en,fr}; or "
         "newstest2014.en-fr.{en,fr}; or newstest2014-fren-{src.en,ref.fr}.sgm (there is only "
         "test.fr)",
@@ -189,6 +210,29 @@ def test_files_that_are_named_come_before_the_folder(tmp_path: Path) -> None:
         (tmp_path / "dev.en", tmp_path / "dev.fr")
     ]
     assert task.name() == "mine"
+
+
+def test_corpora_of_the_folder_have_weights(tmp_path: Path) -> None:
+    from seqtrans_tasks.wmt.task import WmtEnDe
+
+    small(tmp_path, "de")
+    corpora = [name for corpus in EN_DE.corpora for name in EN_DE.sides(corpus)]
+    for side in ("train.en", "train.de"):
+        (tmp_path / side).unlink()
+    put(tmp_path, *corpora)
+    prepared = tmp_path / "prepared"
+    prepared.mkdir()
+    settings = WmtEnDeSettings(folder=tmp_path, weights=(1, 2, 0.5))
+    WmtEnDe(settings).prepare(prepared)
+    task = WmtEnDe(settings)
+    task.open(prepared)
+    assert task.corpus.mixture == ((1, 1.0), (1, 2.0), (1, 0.5))
+    with pytest.raises(DataError) as caught:
+        WmtEnDe(WmtEnDeSettings(folder=tmp_path, weights=(1, 2))).prepare(prepared)
+    assert str(caught.value) == (
+        "task.weights needs a number for each file of train, 3 in all, which are "
+        "europarl-v7.de-en.en, commoncrawl.de-en.en, news-commentary-v9.de-en.en, and has 2."
+    )
 
 
 def test_one_split_needs_no_other(tmp_path: Path) -> None:

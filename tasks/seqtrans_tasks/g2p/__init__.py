@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from seqtrans_tasks.pairs import Level, PairsSettings
+from seqtrans_tasks.pairs import SCORED_FILES, Level, PairsSettings
+
+KINDS = (
+    "a file is a table if its first line, comments apart, has a tab or it is called .tsv, and "
+    "else a dictionary as CMUdict is written, whose words are taken without regard to case"
+)
 
 
 class G2pSettings(PairsSettings):
     """Tables or dictionaries of words and pronunciations."""
 
-    late: ClassVar[frozenset[str]] = frozenset()
+    late: ClassVar[frozenset[str]] = SCORED_FILES
 
+    train: tuple[Path, ...] = Field(
+        (), description=f"instead of two sides: files to train on, with both; {KINDS}"
+    )
+    dev: tuple[Path, ...] = Field((), description="the same to validate on")
+    test: tuple[Path, ...] = Field((), description="the same to test on")
+    source_column: str = Field(
+        "1", description="the word's column in tables: a number, or a name in the first line"
+    )
+    target_column: str = Field("2", description="the phones' column in tables")
     languages: tuple[str, ...] = Field(
         (),
         description="of several languages in one model, that of each file: of train, and in the "

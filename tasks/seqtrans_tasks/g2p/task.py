@@ -1,8 +1,8 @@
 """Letters to phones: pairs of a spelling and a pronunciation, by word and phone error rate.
 
-Tables have a word and its phones, blanks between them (SIGMORPHON 2020 and 2021, WikiPron). Any
-other file is read as the CMU Pronouncing Dictionary is written. Where one model learns several
-languages, a source is the language, a tab and the spelling.
+Tables have a word and its phones, blanks between them (SIGMORPHON 2020 and 2021, WikiPron). A file
+without a tab in its first line is read as the CMU Pronouncing Dictionary is written. Where one
+model learns several languages, a source is the language, a tab and the spelling.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar
+
+from torch import Tensor
 
 from seqtrans.errors import DataError
+from seqtrans.files import read_json
 from seqtrans.task import Comparison, Score
 from seqtrans_tasks.g2p import G2pSettings
-from seqtrans_tasks.pairs.preparing import SPLITS
+from seqtrans_tasks.pairs.preparing import SPLITS, write_json
 from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, shortened
 from seqtrans_tasks.pairs.task import Pair, Pairs
 
@@ -26,6 +29,10 @@ VARIANT = re.compile(r"\(\d+\)$")
 COMMENT = re.compile(r"\s#.*$")
 SKIPPED = re.compile(r"\s*$|;;;|#(\s|#|$)")
 """Blank lines and comments; the words of CMUdict begin with # as well, such as #HASH-MARK."""
+ENTRY = re.compile(r"\S+  \S")
+"""How an entry of CMUdict begins, and no line of phones."""
+CASELESS = "caseless.json"
+"""The languages of which all training words come from dictionaries, in lower case."""
 
 
 class G2p(Pairs):
@@ -44,9 +51,20 @@ class G2p(Pairs):
             for part, language in zip(self.parts(split), self.settings.languages, strict=False)
         }
 
+    def prepare(self, folder: Path) -> None:
+        super().prepare(folder)
+        kinds: dict[str, set[bool]] = {}
+        for part in self.parts("train"):
+            kinds.setdefault(self.language_of.get(part, ""), set()).add(is_dictionary(part))
+        write_json(folder / CASELESS, [name for name, found in kinds.items() if found == {True}])
+
+    def open(self, folder: Path) -> None:
+        super().open(folder)
+        path = folder / CASELESS  # which an earlier version didn't write
+        self.caseless: set[str] = {*read_json(path)} if path.is_file() else set()
+
     def read_part(self, part: Part) -> Iterator[Chunk]:
-        entries = isinstance(part, Table) and ".tsv" not in part.path.name.lower()
-        chunks = dictionary(cast(Table, part)) if entries else super().read_part(part)
+        chunks = dictionary(part) if is_dictionary(part) else super().read_part(part)
         language = self.language_of.get(part)
         if language is None:
             return chunks
@@ -70,6 +88,12 @@ class G2p(Pairs):
             )
         return word
 
+    def encode_source(self, input: str) -> Tensor:
+        language, tab, word = input.partition("\t") if self.settings.languages else ("", "", input)
+        return super().encode_source(
+            f"{language}{tab}{word.lower()}" if language in self.caseless else input
+        )
+
     def grouped(self, pairs: list[Pair]) -> Sequence[Pair]:
         found: dict[str, tuple[str, ...]] = {}
         for pair in pairs:
@@ -90,20 +114,70 @@ class G2p(Pairs):
         split = {name: [line.split() for line in lines] for name, lines in outputs.items()}
         return compare_words(split, phones(examples))
 
+    def mistake(self, outputs: Sequence[str], examples: Sequence[Pair]) -> str | None:
+        return None
+
+    def recover(self, line: str, example: Pair) -> str:
+        return without_tabs(line)
+
+    def example(self, reference: str) -> Pair:
+        return Pair("", (without_tabs(reference),))
+
+    def has_sources(self, path: Path) -> bool:
+        """Whether a file of references is a table or a dictionary, or has lines of phones alone.
+
+        A dictionary is called .dict, begins with a comment, or has two blanks after its words.
+        """
+        if not path.is_file():
+            return False
+        if is_table(path) or ".dict" in path.name.lower():
+            return True
+        [first, *_] = next(lines(path)).lines
+        return first.startswith(";;;") or ENTRY.match(first_entry(path)) is not None
+
 
 def phones(examples: Sequence[Pair]) -> list[list[list[str]]]:
     """All pronunciations of each example."""
     return [[target.split() for target in example.targets] for example in examples]
 
 
-def dictionary(part: Table) -> Iterator[Chunk]:
+def without_tabs(line: str) -> str:
+    """A line of phones. Raises ``DataError`` for one that has columns."""
+    if "\t" in line:
+        raise DataError("there is a tab, and a line must have nothing but phones, blanks between.")
+    return line
+
+
+def is_dictionary(part: Part) -> bool:
+    """Whether a part is a dictionary, and no table. Raises ``DataError`` as `lines` does."""
+    return isinstance(part, Table) and not is_table(part.path)
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is a table: by its name, or by a tab in its first entry."""
+    return ".tsv" in path.name.lower() or "\t" in first_entry(path)
+
+
+def first_entry(path: Path) -> str:
+    """The first line that is neither blank nor a comment; blank if there is none."""
+    entries = (line for read in lines(path) for line in read.lines if not SKIPPED.match(line))
+    return next(entries, "")
+
+
+def dictionary(part: Part) -> Iterator[Chunk]:
     """The entries of a dictionary in the format of CMUdict, old or new.
 
     A line is a word, blanks, and phones; from a second pronunciation on the word ends in (2), (3),
     … Lines that begin with ;;; or with # and a blank, and what follows a # after a blank, are
-    comments. Raises ``DataError`` for a word without phones.
+    comments. Raises ``DataError`` for a word without phones, and for columns other than the first.
     """
-    path: Path = part.path
+    assert isinstance(part, Table)
+    path = part.path
+    if (part.source_column, part.target_column) != (1, 2):
+        raise DataError(
+            f"task.source_column and task.target_column have no effect on {path}, which has no tab "
+            "in its first line and is read as a dictionary."
+        )
     for read in lines(path):
         words: list[str] = []
         pronunciations: list[str] = []

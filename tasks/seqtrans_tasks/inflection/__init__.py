@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from seqtrans_tasks.pairs import Level, PairsSettings
+from seqtrans_tasks.pairs import SCORED_FILES, Level, PairsSettings
 
 
 class InflectionSettings(PairsSettings):
     """Tables of lemmas, forms and features."""
 
-    late: ClassVar[frozenset[str]] = frozenset()
+    late: ClassVar[frozenset[str]] = SCORED_FILES
 
     source_column: str = Field("1", description="the number of the column of lemmas")
     target_column: str = Field("2", description="the number of the column of forms")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -20,7 +21,7 @@ from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Vocabulary
 from seqtrans_tasks.inflection import InflectionSettings
 from seqtrans_tasks.inflection.inventing import invent
-from seqtrans_tasks.pairs.reading import Chunk, Part, Table, rows
+from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, rows
 from seqtrans_tasks.pairs.task import Pair, Pairs
 from seqtrans_tasks.pairs.units import UNKNOWN, Inventory, Units
 
@@ -101,11 +102,20 @@ class Inflection(Pairs):
     def write(self, output: str) -> str:
         return "".join(output.split()).replace(BLANK, " ")
 
+    def mistake(self, outputs: Sequence[str], examples: Sequence[Pair]) -> str | None:
+        return None
+
     def recover(self, line: str, example: Pair) -> str:
-        return spell(line)
+        return spell(without_tabs(line))
 
     def example(self, reference: str) -> Pair:
-        return Pair("", (spell(reference),))
+        return Pair("", (spell(without_tabs(reference)),))
+
+    def has_sources(self, path: Path) -> bool:
+        """Whether a file of references is a table, of which the first row has a tab."""
+        if not path.is_file():
+            return False
+        return "\t" in next((row for read in lines(path) for row in read.lines if row.strip()), "")
 
     def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
         from seqtrans_tasks.metrics.scores import form_score
@@ -134,6 +144,13 @@ def vocabulary(units: Units) -> Vocabulary:
 def forms(examples: Sequence[Pair]) -> list[list[list[str]]]:
     """The letters of the right forms of each example."""
     return [[target.split() for target in example.targets] for example in examples]
+
+
+def without_tabs(line: str) -> str:
+    """A form. Raises ``DataError`` for a line that has columns."""
+    if "\t" in line:
+        raise DataError("there is a tab, and a line must have nothing but a form.")
+    return line
 
 
 def spell(word: str) -> str:

@@ -69,11 +69,28 @@ def left_marks(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> s
             continue
         for what, numbers in (("outputs", found(pattern, outputs)), ("references", in_references)):
             if numbers:
-                return (
-                    f"sub-word marks {mark!r} are left in the {what}, {named(numbers)}: join the "
-                    "pieces to words before scoring."
-                )
+                return marks_in(what, mark, numbers)
     return None
+
+
+def own_marks(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> str | None:
+    """The sentence about sub-word marks that outputs have and no reference has, if there are any.
+
+    Marks that the references have as well may be text, of which `left_marks` tells.
+    """
+    for mark, pattern in (SURE_MARKS | LIKELY_MARKS).items():
+        numbers = found(pattern, outputs)
+        if numbers and not any(found(pattern, lines) for lines in references):
+            return marks_in("outputs", mark, numbers)
+    return None
+
+
+def marks_in(what: str, mark: str, numbers: Sequence[int]) -> str:
+    """The sentence about a mark in the lines of these numbers."""
+    return (
+        f"sub-word marks {mark!r} are left in the {what}, {named(numbers)}: join the pieces to "
+        "words before scoring."
+    )
 
 
 def doubts(
@@ -83,15 +100,17 @@ def doubts(
 ) -> list[str]:
     """Sentences about what is likely to be a mistake, none if nothing is.
 
-    Blank references, blank outputs, one side tokenised and the other not, and outputs or references
-    that are the sources. Raises ``DataError`` for another number of sources.
+    Sub-word marks, blank references, blank outputs, one side tokenised and the other not, and
+    outputs or references that are the sources; a blank source is one that nothing is known of.
+    Raises ``DataError`` for another number of sources.
     """
     if sources is not None and len(sources) != len(outputs):
         raise DataError(
             f"{there(len(outputs), 'output')}, and {counted(len(sources), 'source')}: each output "
             "needs its source."
         )
-    told = []
+    marks = left_marks(outputs, references)
+    told = [marks] if marks else []
     blank = [n for n, lines in enumerate(zip(*references, strict=True), 1) if not any_text(lines)]
     if blank:
         told.append(f"{counted(len(blank), 'reference')} {be(len(blank))} blank, {named(blank)}.")
@@ -99,12 +118,13 @@ def doubts(
     if empty:
         told.append(f"{counted(len(empty), 'output')} {be(len(empty))} blank, {named(empty)}.")
     told += stops(outputs, [line for lines in references for line in lines])
-    if sources is not None:
+    known = [place for place, source in enumerate(sources or ()) if source.strip()]
+    if sources is not None and known:
         for what, lines in (("outputs", outputs), ("references", references[0])):
-            same = sum(a == b for a, b in zip(lines, sources, strict=True))
-            if 2 * same > len(sources):
+            same = sum(lines[place] == sources[place] for place in known)
+            if 2 * same > len(known):
                 told.append(
-                    f"{same:,} of {len(sources):,} {what} are their own sources: are these the "
+                    f"{same:,} of {len(known):,} {what} are their own sources: are these the "
                     f"right {what}?"
                 )
     return told

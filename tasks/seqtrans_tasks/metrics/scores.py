@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Literal
 
-from seqtrans.errors import DataError
 from seqtrans.task import Score
 from seqtrans_tasks.metrics import guards
 from seqtrans_tasks.metrics.bleu import Bleu, Preparation, Value, bleu, chrf, ter, tokenised_bleu
@@ -22,43 +21,40 @@ def text_score(
     lowercase: bool = False,
     with_ter: bool = True,
     by: Literal["bleu", "chrf"] = "bleu",
-    refuse_marks: bool = True,
+    plain: bool = True,
 ) -> Score:
     """BLEU by sacreBLEU's defaults, with chrF, TER and tokenised BLEU beside it, each by its name.
 
+    What is likely to be a mistake is a warning in the figures and in the report. It is no error: a
+    model may learn to write what only looks like a sub-word mark, or the right text may have it.
+
     Args:
-        outputs: lines of plain text.
+        outputs: lines of text.
         references: sets of lines, each as many as there are outputs.
         sources: the inputs, if what is given may have been confused.
         tokenised: for each of them tokenised BLEU after that preparation.
         lowercase: take BLEU and tokenised BLEU without regard to case.
         with_ter: TER takes some seconds for a thousand lines, several times the rest.
         by: which of them is the score.
-        refuse_marks: raise an error if sub-word marks are left in the text, which must be a mistake
-            in what comes from elsewhere; else it is a warning, since a model may learn to write
-            what only looks like them.
+        plain: whether the text is plain; else tokenised BLEU alone is taken.
 
     Raises:
-        DataError: unequal numbers of lines; sub-word marks.
+        DataError: unequal numbers of lines.
     """
     guards.check_lines(outputs, references)
-    marks = guards.left_marks(outputs, references)
-    if marks and refuse_marks:
-        raise DataError(marks)
-    values: list[Value] = [
-        bleu(outputs, references, lowercase=lowercase),
-        chrf(outputs, references),
-    ]
-    if by == "chrf":
-        values.reverse()
-    main = values[0]
-    if with_ter:
-        values.append(ter(outputs, references))
+    values: list[Value] = []
+    if plain:
+        values = [bleu(outputs, references, lowercase=lowercase), chrf(outputs, references)]
+        if by == "chrf":
+            values.reverse()
+        if with_ter:
+            values.append(ter(outputs, references))
     values += [
         tokenised_bleu(outputs, references, preparation, lowercase=lowercase)
         for preparation in tokenised
     ]
-    warnings = [*([marks] if marks else []), *guards.doubts(outputs, references, sources)]
+    main = values[0]
+    warnings = guards.doubts(outputs, references, sources)
     figures: dict[str, Any] = {value.name: described(value) for value in values}
     figures["lines"] = len(outputs)
     figures["blank outputs"] = sum(not line.strip() for line in outputs)

@@ -40,12 +40,12 @@ def compare_text(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
     *,
+    sources: Sequence[str] | None = None,
     plain: bool = True,
     tokenised: Sequence[Preparation] = (),
     lowercase: bool = False,
     with_ter: bool = True,
     by: Literal["bleu", "chrf"] = "bleu",
-    refuse_marks: bool = True,
     trials: int = 0,
 ) -> Comparison:
     """Systems by BLEU, chrF and TER, and by tokenised BLEU after each of the preparations.
@@ -53,12 +53,11 @@ def compare_text(
     Args:
         systems: the lines of each system by its name, the baseline first.
         references: sets of lines, each as many as a system has.
-        plain: whether the text is plain; else tokenised BLEU alone is taken.
-        tokenised, lowercase, with_ter, by, refuse_marks: as in `scores.text_score`.
+        sources, plain, tokenised, lowercase, with_ter, by: as in `scores.text_score`.
         trials: of each test; 0 is 1,000 of the bootstrap and 10,000 randomisations.
 
     Raises:
-        DataError: fewer than two systems; unequal numbers of lines; sub-word marks.
+        DataError: fewer than two systems; unequal numbers of lines.
     """
     check_names(systems)
     told = []
@@ -67,11 +66,7 @@ def compare_text(
             guards.check_lines(lines, references)
         except DataError as error:
             raise DataError(f"{name}: {error}") from None
-        marks = guards.left_marks(lines, references)
-        if marks and refuse_marks:
-            raise DataError(f"{name}: {marks}")
-        told += [f"{name}: {marks}"] if marks else []
-        told += [f"{name}: {text}" for text in guards.doubts(lines, references)]
+        told += [f"{name}: {text}" for text in guards.doubts(lines, references, sources)]
     metrics: list[Metric] = []
     if plain:
         metrics = [BLEU(lowercase=lowercase, force=True), CHRF()]

@@ -18,12 +18,16 @@ from seqtrans.settings import Settings
 Level = Literal["subword", "character", "word", "symbols", "tagged"]
 Metric = Literal["bleu", "chrf", "tokenised-bleu", "exact"]
 BYTES = 256
+SCORED_FILES = frozenset(
+    {"dev", "dev_source", "dev_target", "test", "test_source", "test_target", "title"}
+)
+"""The settings that say what is scored: a finished run may be scored on other files."""
 
 
 class PairsSettings(Settings):
     """The files, the units of each side, and what is left out of training."""
 
-    late: ClassVar[frozenset[str]] = frozenset({"metric", "lowercase", "ter"})
+    late: ClassVar[frozenset[str]] = SCORED_FILES | {"metric", "lowercase", "ter"}
 
     train_source: tuple[Path, ...] = Field(
         (), description="files to train on, source side, one text a line (.gz, .sgm as well)"
@@ -50,13 +54,15 @@ class PairsSettings(Settings):
     dev_size: int = Field(
         1000,
         ge=1,
-        description="without dev: so many pairs, at most a tenth, are held out of train",
+        description="without dev: so many pairs, at most a tenth, are held out of train, all those "
+        "of a source together",
     )
 
     level: Level = Field(
         "subword",
         description="what the units are: learnt sub-words, characters, words with the blanks "
-        "before them, symbols between blanks, or characters after a tag that ends in a tab",
+        "before them, symbols between blanks and tabs (other white space is part of them), or "
+        "characters after a tag that ends in a tab",
     )
     source_level: Level | None = Field(None, description="the source's units; none: as level")
     target_level: Level | None = Field(None, description="the target's units; none: as level")
@@ -77,7 +83,8 @@ class PairsSettings(Settings):
     sample: int = Field(
         200_000,
         ge=1,
-        description="learn units from so many pairs, spread evenly over all, if there are more",
+        description="learn units from so many pairs, and 100 million characters, spread evenly "
+        "over all, if there are more",
     )
     dropout: float = Field(
         0.0,
@@ -146,9 +153,10 @@ class PairsSettings(Settings):
             table = getattr(self, split)
             source, target = getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
             if table and (source or target):
+                emptied = f"; what a run has is emptied by no value, as in task.{split}="
                 raise ValueError(
                     f"task.{split} is a table of both sides; leave out task.{split}_source and "
-                    f"task.{split}_target, or task.{split}"
+                    f"task.{split}_target, or task.{split}{emptied * (split in self.late)}"
                 )
             if len(source) != len(target):
                 raise ValueError(
@@ -156,7 +164,8 @@ class PairsSettings(Settings):
                     f"name {len(source)} and {len(target)}"
                 )
         parts = len(self.train) or len(self.train_source)
-        if self.weights and len(self.weights) != parts:
+        # Where no file is named, a task may find them; it checks their number then.
+        if self.weights and parts and len(self.weights) != parts:
             raise ValueError(
                 f"task.weights needs a number for each file of train, {parts} in all, and has "
                 f"{len(self.weights)}"

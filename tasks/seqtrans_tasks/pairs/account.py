@@ -32,6 +32,8 @@ LINE_ENDS = "other ends of lines"
 CONTROLS = "control characters"
 SPECIALS = "names of control tokens"
 PADDED = "blanks at an end"
+EQUAL = "equal sides"
+IN_TRAIN = "source in train"
 NOTES = {
     BLANK_SOURCE: "with a blank source",
     BLANK_TARGET: "with a blank target",
@@ -41,13 +43,16 @@ NOTES = {
     CONTROLS: "with control characters, such as NUL; they stay in the line",
     SPECIALS: "with <s>, </s>, <pad> or <unk>; these are text like any other",
     PADDED: "with blanks at the beginning or end of a line",
+    EQUAL: "whose two sides are equal",
+    IN_TRAIN: "whose source is in train as well",
 }
 """What is noted of pairs that are kept, and how that is said."""
 
 SHOWN = 3
 """So many of the first lines are kept for each reason."""
 ALARMING = 0.01
-"""A larger share of pairs that are too long, or of units that are unknown, is worth a warning."""
+"""A larger share of pairs that are too long or known from training, or of units that are unknown,
+is worth a warning."""
 
 _TYPED_SPECIALS = ("<s>", "</s>", "<pad>", "<unk>")
 _LINE_ENDS = re.compile("[\v\f\r\x1c-\x1e\x85\u2028\u2029]")
@@ -154,6 +159,16 @@ class Account:
                 f"{name}: {long:,} of {self.read:,} pairs ({100 * long / self.read:.1f} %) dropped "
                 "as too long; is the limit meant, and are the lines single sentences?"
             )
+        for note, share, said in (
+            (EQUAL, 0.5, "are they meant, or should task.copies=drop leave them out of training?"),
+            (IN_TRAIN, ALARMING, "what was trained on may be known by heart."),
+        ):
+            number = self.noted[note]
+            if number > share * self.kept:
+                yield (
+                    f"{name}: {number:,} of {self.kept:,} pairs ({100 * number / self.kept:.1f} %) "
+                    f"kept {NOTES[note]}; {said}"
+                )
         for note in (BLANK_SOURCE, BLANK_TARGET):
             if self.noted[note]:
                 yield f"{name}: {self.noted[note]:,} of {self.read:,} pairs kept {NOTES[note]}."
@@ -209,8 +224,9 @@ def sift(
             faults[RATIO] = (lengths.min(0) > 0) & (
                 lengths.max(0) > filters.max_ratio * lengths.min(0)
             )
+    equal = _flags(a == b for a, b in zip(*sides, strict=True)) & ~blank[0]
     if filters.copies == "drop" and training:
-        faults[COPY] = _flags(a == b for a, b in zip(*sides, strict=True))
+        faults[COPY] = equal
     if filters.duplicates == "drop" and training:
         assert repeated is not None
         faults[DUPLICATE] = repeated
@@ -227,7 +243,7 @@ def sift(
         first[reason] = _first(chunk, which, side)
         if training:
             kept &= ~flags
-    for note, both in _odd(sides, stripped).items():
+    for note, both in {**_odd(sides, stripped), EQUAL: (equal, equal)}.items():
         which = (both[0] | both[1]) & kept
         if which.any():
             noted[note] += int(which.sum())

@@ -38,11 +38,16 @@ def divergence(part: reading.Files) -> str | None:
     """
     files = reading.files_of(part)
     sizes = [_log_lengths(path) for path in files]
+    shorter, longer = min(map(len, sizes)), files[int(len(sizes[0]) < len(sizes[1]))]
+    if _blank_from(longer, shorter):
+        surplus = max(map(len, sizes)) - shorter
+        if surplus == 1:
+            return f"The last line of {longer} is blank; delete it."
+        return f"The last {surplus:,} lines of {longer} are blank; delete them."
     found = first_divergence(*sizes)
     if found is None:
         return None
-    if found == min(map(len, sizes)):
-        longer = files[0] if len(sizes[0]) > len(sizes[1]) else files[1]
+    if found == shorter:
         return f"As far as both go they fit; {longer} probably has lines too many at its end."
     shown = " and ".join(reading.shortened(_line(path, found + 1), 40) for path in files)
     return f"They probably part near line {found + 1:,}: {shown}."
@@ -132,6 +137,15 @@ def _log_lengths(path: Path) -> Numbers:
         for part in reading.lines(path)
     ]
     return np.concatenate(found)
+
+
+def _blank_from(path: Path, number: int) -> bool:
+    """Whether all lines from ``number`` on, counted from 0, are blank."""
+    return not any(
+        line.strip()
+        for part in reading.lines(path)
+        for line in part.lines[max(0, number + 1 - part.first) :]
+    )
 
 
 def _line(path: Path, number: int) -> str:

@@ -3,7 +3,7 @@
 The text is read twice. The first time it is counted, and units are learnt from a sample of it: all
 pairs, or every second, fourth, … so that no more than the sample's size are held. The second time
 it is encoded, sifted and written, in the order in which it was read. Where there is no dev, it is
-read once more between the two, for the pairs that are held out.
+read once more between the two, for the pairs that are held out: all pairs of some sources.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import hashlib
 import json
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -31,10 +31,17 @@ from seqtrans.errors import DataError
 from seqtrans.files import read_json
 from seqtrans.reporting import measuring
 from seqtrans_tasks.pairs import PairsSettings
-from seqtrans_tasks.pairs.account import Account, Filters, sift
-from seqtrans_tasks.pairs.reading import Chunk, Part, bytes_of, files_of
-from seqtrans_tasks.pairs.repeats import Hashes, Overlap, Repeats, hashes, pair_hashes
-from seqtrans_tasks.pairs.units import EOS, Units, from_json, learn, normaliser
+from seqtrans_tasks.pairs.account import IN_TRAIN, SHOWN, Account, Filters, Line, sift
+from seqtrans_tasks.pairs.reading import Chunk, Part, bytes_of, files_of, shortened
+from seqtrans_tasks.pairs.repeats import (
+    BUCKETS,
+    Hashes,
+    Overlap,
+    Repeats,
+    hashes,
+    pair_hashes,
+)
+from seqtrans_tasks.pairs.units import EOS, Pieces, Units, from_json, learn, normaliser
 
 Read = Callable[[Part], Iterator[Chunk]]
 """How a part is read: `reading.chunks`, or what another task has instead."""
@@ -48,27 +55,35 @@ END = np.array([EOS], IDS).tobytes()
 """What ends every source, packed."""
 WORTH = 50_000
 """Pairs from which on it is worth the time to start more processes."""
+CHARACTERS = 100_000_000
+"""So many characters of both sides are learnt from at most, as the setting says."""
 
 
 @dataclass
 class Sample:
-    """Pairs at even distances among all, at most ``size``."""
+    """Pairs at even distances among all, at most ``size``, and ``CHARACTERS`` if they are long."""
 
     size: int
     every: int = 1
     seen: int = 0
+    characters: int = 0
     sources: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
 
     def look(self, chunk: Chunk) -> None:
         """Take what belongs to the sample of the next pairs."""
         first = -self.seen % self.every
-        self.sources += chunk.source[first :: self.every]
-        self.targets += chunk.target[first :: self.every]
+        sources, targets = chunk.source[first :: self.every], chunk.target[first :: self.every]
+        self.sources += sources
+        self.targets += targets
         self.seen += len(chunk)
-        while len(self.sources) > self.size:
+        self.characters += sum(map(len, chain(sources, targets)))
+        while len(self.sources) > 1 and (
+            len(self.sources) > self.size or self.characters > CHARACTERS
+        ):
             self.sources, self.targets = self.sources[::2], self.targets[::2]
             self.every *= 2
+            self.characters = sum(map(len, chain(self.sources, self.targets)))
 
 
 @dataclass
@@ -80,12 +95,16 @@ class Survey:
     sample: Sample
     repeated: NDArray[np.bool_] | None
     """Which pairs are equal to an earlier one, if those are to be dropped."""
+    sources: list[Hashes]
+    """Hashes of all sources, 8 bytes each, if some are to be held out."""
 
 
-def survey(parts: Sequence[Part], read: Read, settings: PairsSettings) -> Survey:
+def survey(parts: Sequence[Part], read: Read, settings: PairsSettings, *, hold_out: bool) -> Survey:
     """Count the training text and take a sample of it."""
     sample, sizes = Sample(settings.sample), []
     repeats = Repeats() if settings.duplicates == "drop" else None
+    form = normaliser(settings.normalise)
+    sources: list[Hashes] = []
     with measuring("reading", sum(map(bytes_of, parts))) as done:
         for part in parts:
             before = sample.seen
@@ -93,9 +112,11 @@ def survey(parts: Sequence[Part], read: Read, settings: PairsSettings) -> Survey
                 sample.look(chunk)
                 if repeats is not None:
                     repeats.add(pair_hashes(chunk.source, chunk.target))
+                if hold_out:
+                    sources.append(hashes(map(form, chunk.source)))
                 done(chunk.done)
             sizes.append(sample.seen - before)
-    return Survey(sizes, sample, repeats.found() if repeats is not None else None)
+    return Survey(sizes, sample, repeats.found() if repeats is not None else None, sources)
 
 
 def learn_units(sample: Sample, settings: PairsSettings) -> tuple[Units, Units]:
@@ -168,15 +189,12 @@ class Encoder:
     filters: Filters
     held_out: tuple[Hashes, Hashes] | None = None
     """Hashes of the sources and of the pairs of dev and test, to be looked for."""
+    hidden: Hidden | None = None
+    """What is left out of train, for dev."""
     training: bool = True
 
-    def __call__(
-        self,
-        chunk: Chunk,
-        repeated: NDArray[np.bool_] | None = None,
-        hidden: NDArray[np.bool_] | None = None,
-    ) -> Encoded:
-        """Encode a chunk; ``repeated`` and ``hidden`` say which pairs are left out as such."""
+    def __call__(self, chunk: Chunk, repeated: NDArray[np.bool_] | None = None) -> Encoded:
+        """Encode a chunk; ``repeated`` says which pairs are left out as such."""
         form = normaliser(self.form)
         sources = list(map(self.source.packed, map(form, chunk.source)))
         targets = list(map(self.target.packed, chunk.target))
@@ -191,7 +209,7 @@ class Encoder:
             source_lengths=lengths[0],
             target_lengths=lengths[1],
             repeated=repeated,
-            held_out=hidden,
+            held_out=None if self.hidden is None else self.hidden.flags(chunk.source),
         )
         pairs, overlap = pair_hashes(chunk.source, chunk.target)[kept], None
         if self.held_out is not None:
@@ -238,9 +256,12 @@ _encoder: Encoder
 """That of a worker process."""
 
 
-def _begin(encoder: Encoder) -> None:
+def _begin(encoder: Encoder, processes: int) -> None:
     global _encoder
     _encoder = encoder
+    for units in (encoder.source, encoder.target):
+        if isinstance(units, Pieces):
+            units.share_memory(processes)
     # Ctrl-C is the parent's matter; and if that is killed, nobody else would end this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -254,7 +275,7 @@ def _end_with_parent() -> None:
 
 
 def _encode(job: Job) -> Encoded:
-    return _encoder(job.chunk, job.repeated, job.hidden)
+    return _encoder(job.chunk, job.repeated)
 
 
 def encoded(
@@ -266,10 +287,10 @@ def encoded(
     """
     if processes == 1:
         for job in jobs:
-            yield job.part, job.chunk, encoder(job.chunk, job.repeated, job.hidden)
+            yield job.part, job.chunk, encoder(job.chunk, job.repeated)
         return
     with ProcessPoolExecutor(
-        processes, get_context("spawn"), initializer=_begin, initargs=(encoder,)
+        processes, get_context("spawn"), initializer=_begin, initargs=(encoder, processes)
     ) as pool:
         waiting: deque[tuple[Job, Future[Encoded]]] = deque()
         for job in jobs:
@@ -318,7 +339,7 @@ def prepare(
     Raises ``DataError`` for text that can't be read, and if nothing is left to train on.
     """
     known = None if settings.units is None else units_of(settings.units, settings)
-    found = survey(parts["train"], read, settings)
+    found = survey(parts["train"], read, settings, hold_out=not parts["dev"])
     source, target = known or learn_units(found.sample, settings)
     every = found.sample.every
     del found.sample
@@ -328,8 +349,11 @@ def prepare(
     filters = Filters(settings.max_length, settings.max_ratio, settings.duplicates, settings.copies)
     # Everything is evaluated as it stands; what is too long or blank is noted.
     encoder = Encoder(source, target, settings.normalise, filters, training=False)
-    splits, seen = {}, []
-    hidden = None if parts["dev"] else Hidden(sum(found.sizes), settings.dev_size)
+    held: dict[str, Held] = {}
+    hidden = None
+    if not parts["dev"]:
+        hidden = Hidden(hidden_sources(found.sources, settings.dev_size), settings.normalise)
+    found.sources.clear()
     for name in ("dev", "test"):
         if parts[name]:
             chunks: Iterable[Chunk] = chain.from_iterable(map(read, parts[name]))
@@ -337,36 +361,49 @@ def prepare(
             chunks = hidden.chunks(chain.from_iterable(map(read, parts["train"])))
         else:
             continue
-        splits[name], hashed = hold(chunks, encoder, folder, name)
-        seen.append(hashed)
-    held_out = None
-    if seen:
-        sources, pairs = (np.concatenate(side) for side in zip(*seen, strict=True))
-        held_out = sources, pairs
-    encoder = Encoder(source, target, settings.normalise, filters, held_out)
-    splits["train"], facts = write(parts["train"], read, encoder, found, hidden, folder / "train")
-    splits["train"].account.check("the training text")
+        held[name] = hold(chunks, encoder, folder, name)
+    sources, pairs = (
+        np.concatenate(side)
+        for side in zip(*(split.hashes for split in held.values()), strict=True)
+    )
+    encoder = Encoder(source, target, settings.normalise, filters, (sources, pairs), hidden)
+    overlap = Overlap(sources, pairs)
+    train, facts = write(parts["train"], read, encoder, found, overlap, folder / "train")
+    train.account.check("the training text")
+    facts["overlap"] = {
+        name: note_overlap(split, overlap, folder / f"{name}.{SIDES[0]}")
+        for name, split in held.items()
+    }
+    splits = {"train": train, **{name: split.split for name, split in held.items()}}
     return {
-        "splits": {name: splits[name].as_json() for name in SPLITS if name in splits},
+        "splits": {name: split.as_json() for name, split in splits.items()},
         "sample": {"every": every, "pairs": -(-sum(found.sizes) // every)},
         **facts,
     }
 
 
-def hold(
-    chunks: Iterable[Chunk], encoder: Encoder, folder: Path, name: str
-) -> tuple[Split, tuple[Hashes, Hashes]]:
-    """Write the lines of dev or test; what they are, and the hashes of sources and pairs.
+@dataclass(frozen=True)
+class Held:
+    """Dev or test, once its lines are written."""
 
-    Raises ``DataError`` if there are none.
-    """
+    split: Split
+    hashes: tuple[Hashes, Hashes]
+    """Of the sources and of the pairs."""
+    chunks: list[tuple[int, Part, int]]
+    """Of each chunk the number of its first pair, from 0, its part, and its first line there."""
+
+
+def hold(chunks: Iterable[Chunk], encoder: Encoder, folder: Path, name: str) -> Held:
+    """Write the lines of dev or test. Raises ``DataError`` if there are none."""
     split, sources, pairs = Split(), [], []
+    places: list[tuple[int, Part, int]] = []
     with ExitStack() as stack:
         files = [
             stack.enter_context((folder / f"{name}.{side}").open("w", encoding="utf-8", newline=""))
             for side in SIDES
         ]
         for chunk in chunks:
+            places.append((split.account.read, chunk.part, chunk.first))
             split.note(chunk, encoder(chunk))
             for file, lines in zip(files, (chunk.source, chunk.target), strict=True):
                 file.writelines(f"{line}\n" for line in lines)
@@ -374,33 +411,96 @@ def hold(
             pairs.append(pair_hashes(chunk.source, chunk.target))
     if not pairs:
         raise DataError(f"{name} has no pairs.")
-    return split, (np.concatenate(sources), np.concatenate(pairs))
+    return Held(split, (np.concatenate(sources), np.concatenate(pairs)), places)
 
 
+def note_overlap(held: Held, overlap: Overlap, written: Path) -> dict[str, int]:
+    """How many sources and pairs of dev or test are in train as well.
+
+    The account of the split notes the sources, with the first of its lines, ``written``.
+    """
+    sources, pairs = (
+        np.isin(mine, found[seen])
+        for mine, (found, _), seen in zip(held.hashes, overlap.held_out, overlap.seen, strict=True)
+    )
+    numbers = np.flatnonzero(sources)
+    if len(numbers):
+        first = first_lines(held, numbers[:SHOWN].tolist(), written)
+        noted = Counter({IN_TRAIN: len(numbers)})
+        held.split.account += Account(noted=noted, first={IN_TRAIN: first})
+    return {"sources": len(numbers), "pairs": int(pairs.sum())}
+
+
+def first_lines(held: Held, numbers: Sequence[int], written: Path) -> tuple[Line, ...]:
+    """Some sources of dev or test, by their numbers in rising order, and where they stand."""
+    found = []
+    with written.open(encoding="utf-8", newline="\n") as file:
+        for number, text in enumerate(islice(file, numbers[-1] + 1)):
+            if number in numbers:
+                start, part, first = [chunk for chunk in held.chunks if chunk[0] <= number][-1]
+                name = str(files_of(part)[0])
+                found.append(Line(name, first + number - start, shortened(text[:-1])))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
 class Hidden:
-    """Which training pairs are held out for dev, where there is none: some at even distances."""
+    """Which training pairs are held out for dev, where there is none: all those of some sources."""
 
-    def __init__(self, total: int, size: int) -> None:
-        if total < 2:
-            raise DataError(
-                f"there is {total} pair to train on, and none can be held out for dev; name more "
-                "files, or dev."
-            )
-        self.every = max(2, total // max(1, min(size, total // 10)))
+    sources: Hashes
+    """The hashes of the sources in the form in which they are encoded."""
+    form: str
 
-    def flags(self, first: int, count: int) -> NDArray[np.bool_]:
-        """For each of the pairs from ``first`` on, counted from 0: is it held out?"""
-        flags: NDArray[np.bool_] = (np.arange(first, first + count) + 1) % self.every == 0
-        return flags
+    def flags(self, sources: Sequence[str]) -> NDArray[np.bool_]:
+        """For each of the sources: is it held out?"""
+        return np.isin(hashes(map(normaliser(self.form), sources)), self.sources)
 
     def chunks(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """The held-out pairs of these chunks, one in each."""
-        first = 0
         for chunk in chunks:
-            for i in np.flatnonzero(self.flags(first, len(chunk))).tolist():
+            for i in np.flatnonzero(self.flags(chunk.source)).tolist():
                 number = chunk.first + i
                 yield Chunk(chunk.part, number, [chunk.source[i]], [chunk.target[i]], chunk.done)
-            first += len(chunk)
+
+
+def hidden_sources(sources: Sequence[Hashes], size: int) -> Hashes:
+    """The hashes of sources that ``size`` pairs have, at most a tenth of all, or nearly so many.
+
+    They are the lowest hashes, so that nothing depends on the order of the text. Sources with too
+    many pairs are passed over; if all have, the one with fewest is taken. Raises ``DataError`` if
+    nothing would be left to train on.
+    """
+    total = sum(map(len, sources))
+    if total < 2:
+        raise DataError(
+            f"there is {total} pair to train on, and none can be held out for dev; name more "
+            "files, or dev."
+        )
+    left = max(1, min(size, total // 10))
+    found: list[Hashes] = []
+    fewest = total, np.uint64(0)
+    for first in range(BUCKETS):  # so large a part of all hashes at a time, to save memory
+        values, counts = np.unique(
+            np.concatenate([some[some >> 60 == first] for some in sources]),
+            return_counts=True,
+        )
+        if len(values):
+            least = counts.argmin()
+            fewest = min(fewest, (int(counts[least]), values[least]))
+        while (fits := counts <= left).any():
+            values, counts = values[fits], counts[fits]
+            taken = int(np.searchsorted(np.cumsum(counts), left, side="right"))
+            found.append(values[:taken])
+            left -= int(counts[:taken].sum())
+            values, counts = values[taken:], counts[taken:]
+        if not left:
+            break
+    if not found and fewest[0] == total:
+        raise DataError(
+            f"all {total:,} pairs to train on have the same source, and none can be held out for "
+            "dev; name more files, or dev."
+        )
+    return np.concatenate(found) if found else np.array([fewest[1]])
 
 
 def write(
@@ -408,12 +508,14 @@ def write(
     read: Read,
     encoder: Encoder,
     found: Survey,
-    hidden: Hidden | None,
+    overlap: Overlap,
     folder: Path,
 ) -> tuple[Split, dict[str, Any]]:
-    """Write the training corpus; what it is, with the sizes of its parts and what repeats."""
+    """Write the training corpus; what it is, with the sizes of its parts and what repeats.
+
+    ``overlap`` is told what of dev and test is in it.
+    """
     split, repeats, total = Split(), Repeats(), sum(found.sizes)
-    overlap = None if encoder.held_out is None else Overlap(*encoder.held_out)
     largest = max(units.vocabulary().size for units in (encoder.source, encoder.target))
     processes = 1 if total < WORTH else cores()
     sizes = [0] * len(parts)
@@ -421,34 +523,28 @@ def write(
         Writer(folder, largest) as writer,
         measuring("encoding", sum(map(bytes_of, parts))) as done,
     ):
-        jobs = numbered(parts, read, found, hidden)
+        jobs = numbered(parts, read, found)
         for part, chunk, result in encoded(jobs, encoder, processes):
             writer.append(*result.sides)
             split.note(chunk, result)
             repeats.add(result.pairs)
-            if overlap is not None and result.overlap is not None:
+            if result.overlap is not None:
                 overlap += result.overlap
             sizes[part] += len(result.kept)
             done(chunk.done)
-    facts = {"parts": sizes, "repeats": int(repeats.found().sum())}
-    if overlap is not None:
-        facts["overlap"] = {"sources": overlap.sources, "pairs": overlap.pairs}
-    return split, facts
+    return split, {"parts": sizes, "repeats": int(repeats.found().sum())}
 
 
 @dataclass(frozen=True)
 class Job:
-    """A chunk to be encoded, and which of its pairs are to be left out for what is known of all."""
+    """A chunk to be encoded, and which of its pairs were there before, if that matters."""
 
     part: int
     chunk: Chunk
     repeated: NDArray[np.bool_] | None
-    hidden: NDArray[np.bool_] | None
 
 
-def numbered(
-    parts: Sequence[Part], read: Read, found: Survey, hidden: Hidden | None
-) -> Iterator[Job]:
+def numbered(parts: Sequence[Part], read: Read, found: Survey) -> Iterator[Job]:
     """The chunks of all parts, each with its place.
 
     Raises ``DataError`` if a part isn't what it was in the first reading.
@@ -460,12 +556,7 @@ def numbered(
             if first + len(chunk) > end:
                 refuse_changed(part)
             here = slice(first, first + len(chunk))
-            yield Job(
-                number,
-                chunk,
-                None if found.repeated is None else found.repeated[here],
-                None if hidden is None else hidden.flags(first, len(chunk)),
-            )
+            yield Job(number, chunk, None if found.repeated is None else found.repeated[here])
             first += len(chunk)
         if first != end:
             refuse_changed(part)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
@@ -22,6 +23,11 @@ from seqtrans.words import did_you_mean
 BLOCK = 1 << 20
 LONGEST_LINE = 1 << 26
 """Bytes. A file with a longer line is no text of lines, and would have to fit into memory."""
+LINES = 20_000
+"""So many lines are read at a time."""
+TEXT = 1 << 22
+"""Characters. Where lines are long they are fewer: no more are added to so much of a file's text,
+which with two sides is some 8 MB."""
 
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -119,8 +125,9 @@ class Lines:
     done: int
 
 
-def chunks(part: Part, size: int = 20_000) -> Iterator[Chunk]:
-    """The pairs of a part, ``size`` at a time, the last chunk perhaps shorter.
+def chunks(part: Part, size: int = LINES) -> Iterator[Chunk]:
+    """The pairs of a part, ``size`` at a time, the last chunk perhaps shorter, and so are those of
+    long lines.
 
     Raises ``DataError`` for a file that is missing, empty, damaged or not UTF-8, a column that a
     line lacks, and, once the shorter is at its end, for two files of different lengths.
@@ -161,7 +168,7 @@ def check(parts: Iterable[Part], read: Callable[[Part], Iterator[Chunk]] | None 
         raise DataError("\n".join(wrong))
 
 
-def rows(path: Path, columns: int, size: int = 20_000) -> Iterator[Rows]:
+def rows(path: Path, columns: int, size: int = LINES) -> Iterator[Rows]:
     """The rows of a table without header, split at tabs, for readers that use several columns.
 
     A row has at least ``columns`` of them; a blank line is a row of ``columns`` blank ones. Raises
@@ -175,22 +182,26 @@ def rows(path: Path, columns: int, size: int = 20_000) -> Iterator[Rows]:
         yield Rows(path, part.first, split, part.done)
 
 
-def lines(path: Path, size: int = 20_000) -> Iterator[Lines]:
-    """The lines of one file, ``size`` at a time, the last list perhaps shorter.
+def lines(path: Path, size: int = LINES) -> Iterator[Lines]:
+    """The lines of one file, ``size`` at a time, the last list perhaps shorter, and so are those
+    that have ``TEXT`` characters before.
 
     Raises ``DataError`` for a file that is missing, empty, damaged or not UTF-8.
     """
     read = _segments if path.name.lower().removesuffix(".gz").endswith(".sgm") else _texts
     held: list[str] = []
-    first, done = 1, 0
+    first, done, text = 1, 0, 0
     for more, done in read(path):
-        held += more
-        at = 0
-        while len(held) - at >= size:
-            yield Lines(first, held[at : at + size], done)
-            first, at = first + size, at + size
-        if at:
-            del held[:at]
+        while more:
+            some = more[: size - len(held)]
+            sums = list(accumulate(map(len, some), initial=text))
+            if sums[-1] >= TEXT:
+                some = some[: bisect_left(sums, TEXT)]
+            held += some
+            more, text = more[len(some) :], sums[len(some)]
+            if len(held) == size or text >= TEXT:
+                yield Lines(first, held, done)
+                first, held, text = first + len(held), [], 0
     if held:
         yield Lines(first, held, done)
 
@@ -241,11 +252,23 @@ def refuse_unequal(part: Files) -> NoReturn:
 
 
 def _aligned(part: Files, size: int) -> Iterator[Chunk]:
+    """The pairs of two files. A chunk ends where the lines read of either side end."""
     require_files(part)
-    for source, target in zip_longest(lines(part.source, size), lines(part.target, size)):
-        if source is None or target is None or len(source.lines) != len(target.lines):
-            refuse_unequal(part)
-        yield Chunk(part, source.first, source.lines, target.lines, source.done + target.done)
+    sides = lines(part.source, size), lines(part.target, size)
+    held: list[list[str]] = [[], []]
+    done, first = [0, 0], 1
+    while True:
+        for side, read in enumerate(sides):
+            if not held[side] and (found := next(read, None)) is not None:
+                held[side], done[side] = found.lines, found.done
+        count = min(map(len, held))
+        if not count:
+            break
+        source, target = (side[:count] for side in held)
+        yield Chunk(part, first, source, target, sum(done))
+        held, first = [side[count:] for side in held], first + count
+    if any(held):
+        refuse_unequal(part)
 
 
 def _count(path: Path) -> int:

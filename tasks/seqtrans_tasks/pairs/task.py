@@ -18,6 +18,8 @@ from torch import Tensor
 from seqtrans.corpus import Array, Corpus, Ragged
 from seqtrans.errors import DataError
 from seqtrans.files import read_json
+from seqtrans.lines import is_sgml
+from seqtrans.prepare import remember
 from seqtrans.task import Comparison, Score, Task, Vocabulary
 from seqtrans_tasks.pairs import PairsSettings, reading
 from seqtrans_tasks.pairs.account import ALARMING, Account
@@ -27,6 +29,10 @@ from seqtrans_tasks.pairs.units import EOS, Pieces, Units, normaliser
 
 if TYPE_CHECKING:
     from seqtrans_tasks.metrics.bleu import Preparation
+
+
+SCORED = ("dev", "test")
+"""The splits for which other files may be given once a run is prepared."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +83,34 @@ class Pairs(Task):
         named = next((parts for split in SPLITS if (parts := self.parts(split))), None)
         if named is None:
             return "pairs"
-        return reading.files_of(named[0])[0].resolve().parent.name
+        return folder_of(named[0])
 
     def all_parts(self) -> dict[str, list[Part]]:
-        """The files of all splits. Raises ``DataError`` if there are none to train on."""
+        """The files of all splits. Raises ``DataError`` if there are none to train on, or not as
+        many as their weights.
+        """
         parts = {split: self.parts(split) for split in SPLITS}
         if not parts["train"]:
             raise DataError(
                 "there is nothing to train on; name two files by task.train_source=FILE "
                 "task.train_target=FILE, or a table by task.train=FILE.tsv."
             )
+        weights = self.settings.weights
+        if weights and len(weights) != len(parts["train"]):
+            names = ", ".join(reading.files_of(part)[0].name for part in parts["train"])
+            raise DataError(
+                f"task.weights needs a number for each file of train, {len(parts['train'])} in "
+                f"all, which are {names}, and has {len(weights)}."
+            )
         return parts
 
     def prepare(self, folder: Path) -> None:
-        summary = prepare(self.all_parts(), self.read_part, self.settings, folder)
-        write_json(folder / "summary.json", {"name": self.name(), **summary})
+        parts = self.all_parts()
+        each = chain.from_iterable(parts.values())
+        remember(folder, chain.from_iterable(map(reading.files_of, each)))
+        summary = prepare(parts, self.read_part, self.settings, folder)
+        files = {split: self.files(split) for split in SCORED}
+        write_json(folder / "summary.json", {"name": self.name(), "files": files, **summary})
 
     def examine(self, folder: Path) -> Iterator[str]:
         # All files that can't be read are told at once; preparing would stop at the first.
@@ -108,6 +127,28 @@ class Pairs(Task):
             tuple(zip(self.summary["parts"], weights, strict=True)) if weights else (),
         )
         self.loaded: dict[str, Sequence[Pair]] = {}
+        before = self.prepared_files()
+        self.others = {
+            split: ""
+            for split in SCORED
+            if any(files := self.files(split)) and files != before[split]
+        }
+        """The splits of other files than were prepared, each with its fingerprint once read."""
+
+    def files(self, split: str) -> list[list[str]]:
+        """The files of a split as the settings name them: tables, sources, targets."""
+        return [[str(path) for path in getattr(self.settings, key)] for key in keys(split)]
+
+    def prepared_files(self) -> dict[str, list[list[str]]]:
+        """What `files` gave of dev and test when they were prepared."""
+        if "files" in self.summary:
+            return dict(self.summary["files"])
+        # An earlier version noted none of them; they stand in the config of its run.
+        config = self.folder.parent / "config.json"
+        if not config.is_file():
+            return {split: self.files(split) for split in SCORED}
+        settings: Any = read_json(config)["settings"]
+        return {split: [settings.get(f"task.{key}", []) for key in keys(split)] for split in SCORED}
 
     def open_split(self, split: str, folder: Path) -> None:
         parts = self.parts(split) if split in SPLITS else []
@@ -116,6 +157,12 @@ class Pairs(Task):
             return
         if not parts:
             raise DataError(f"the data {self.name()} has no split {split!r}.")
+        examples, fingerprint = self.read_files(parts)
+        self.loaded, self.others = {split: examples}, {}
+        self.summary = {"name": self.name(), "splits": {split: {"fingerprint": fingerprint}}}
+
+    def read_files(self, parts: Sequence[Part]) -> tuple[Sequence[Pair], str]:
+        """The examples of raw files, and their fingerprint."""
         pairs = [
             Pair(source, (target,))
             for part in parts
@@ -125,9 +172,7 @@ class Pairs(Task):
         digest = hashlib.sha256()
         for pair in pairs:
             digest.update(f"{pair.source}\n{pair.target}\n".encode())
-        self.loaded = {split: self.grouped(pairs)}
-        fingerprint = {"fingerprint": digest.hexdigest()}
-        self.summary = {"name": self.name(), "splits": {split: fingerprint}}
+        return self.grouped(pairs), digest.hexdigest()
 
     @property
     def source_vocabulary(self) -> Vocabulary:
@@ -138,6 +183,8 @@ class Pairs(Task):
         return self.target.vocabulary()
 
     def examples(self, split: str) -> Sequence[Pair]:
+        if split not in self.loaded and split in self.others:
+            self.loaded[split], self.others[split] = self.read_files(self.parts(split))
         if split not in self.loaded:
             self.check_split(split)
             if split == "train":
@@ -159,11 +206,23 @@ class Pairs(Task):
         """Raises ``DataError`` if there is no such split."""
         if split not in self.summary["splits"]:
             there = ", ".join(self.summary["splits"])
-            raise DataError(f"there is no split {split!r}; there are: {there}.")
+            files = (
+                f"; name its files by task.{split}_source=FILE task.{split}_target=FILE, or a "
+                f"table by task.{split}=FILE"
+            )
+            raise DataError(
+                f"there is no split {split!r}; there are: {there}{files * (split in SCORED)}."
+            )
 
     def data(self, split: str) -> tuple[str, str]:
-        self.check_split(split)
-        return self.summary["name"], self.summary["splits"][split]["fingerprint"]
+        title, prepared = self.settings.title, self.summary["name"]
+        if split not in self.others:
+            self.check_split(split)
+            return title or prepared, self.summary["splits"][split]["fingerprint"]
+        self.examples(split)
+        # What the run's own data is called isn't what other files are.
+        own = title if title != prepared else None
+        return own or folder_of(self.parts(split)[0]), self.others[split]
 
     @property
     def varies(self) -> bool:
@@ -171,6 +230,12 @@ class Pairs(Task):
         return bool(self.settings.dropout or self.settings.unknown)
 
     def training(self, epoch: int, seed: int) -> Corpus:
+        if "dev" in self.others:
+            raise DataError(
+                f"{self.folder} was prepared with another dev than "
+                f"{', '.join(chain.from_iterable(self.files('dev')))}, and validations on both "
+                "would be taken for one; choose another folder by run=FOLDER."
+            )
         if not self.varies:
             return self.corpus
         return replace(self.corpus, draw=partial(self.vary, epoch, seed))
@@ -244,51 +309,58 @@ class Pairs(Task):
 
     def score(self, outputs: Sequence[str], examples: Sequence[Pair]) -> Score:
         from seqtrans_tasks.metrics import scores
-        from seqtrans_tasks.metrics.bleu import tokenised_bleu
 
         if self.settings.measure == "exact":
             return scores.form_score(outputs, [example.targets for example in examples])
-        references = [[example.target for example in examples]]
-        if self.settings.measure == "tokenised-bleu":
-            value = tokenised_bleu(outputs, references, lowercase=self.settings.lowercase)
-            figures = {value.name: scores.described(value)}
-            return Score("tokenised BLEU", value.value, value.signature, figures, value.line)
-        return scores.text_score(
-            outputs,
-            references,
-            tokenised=self.tokenised,
-            lowercase=self.settings.lowercase,
-            with_ter=self.settings.ter,
-            by=self.by,
-            refuse_marks=False,
-        )
+        score = scores.text_score(outputs, [targets(examples)], **self.scored_by(examples))
+        plain = self.settings.measure != "tokenised-bleu"
+        return score if plain else replace(score, metric="tokenised BLEU")
 
     def compare(self, outputs: Mapping[str, Sequence[str]], examples: Sequence[Pair]) -> Comparison:
         from seqtrans_tasks.metrics import significance
-        from seqtrans_tasks.metrics.bleu import AS_GIVEN
 
         if self.settings.measure == "exact":
             right = [example.targets for example in examples]
             return significance.compare_words(outputs, right, ("exact match",))
-        plain = self.settings.measure != "tokenised-bleu"
-        return significance.compare_text(
-            outputs,
-            [[example.target for example in examples]],
-            plain=plain,
-            tokenised=self.tokenised if plain else [AS_GIVEN],
-            lowercase=self.settings.lowercase,
-            with_ter=self.settings.ter,
-            by=self.by,
-            refuse_marks=False,
-        )
+        return significance.compare_text(outputs, [targets(examples)], **self.scored_by(examples))
 
-    @property
-    def by(self) -> Literal["bleu", "chrf"]:
-        """Which of the scores of plain text counts."""
-        return "chrf" if self.settings.measure == "chrf" else "bleu"
+    def scored_by(self, examples: Sequence[Pair]) -> dict[str, Any]:
+        """How text is scored, as both ``text_score`` and ``compare_text`` take it."""
+        from seqtrans_tasks.metrics.bleu import AS_GIVEN
+
+        settings = self.settings
+        plain = settings.measure != "tokenised-bleu"
+        return {
+            "sources": [example.source for example in examples],
+            "plain": plain,
+            "tokenised": self.tokenised if plain else [AS_GIVEN],
+            "lowercase": settings.lowercase,
+            "with_ter": settings.ter,
+            "by": "chrf" if settings.measure == "chrf" else "bleu",
+        }
+
+    def mistake(self, outputs: Sequence[str], examples: Sequence[Pair]) -> str | None:
+        from seqtrans_tasks.metrics.guards import own_marks
+
+        exact = self.settings.measure == "exact"
+        return None if exact else own_marks(outputs, [targets(examples)])
 
     def example(self, reference: str) -> Pair:
         return Pair("", (reference,))
+
+    def read_references(self, path: Path) -> Sequence[Pair]:
+        """The pairs of a table, the segments of SGML, or else the lines of a file."""
+        if self.has_sources(path):
+            settings = self.settings
+            table = Table.of(path, settings.source_column, settings.target_column)
+            return self.read_files([table])[0]
+        if is_sgml(path):
+            return [self.example(line) for read in reading.lines(path) for line in read.lines]
+        return super().read_references(path)
+
+    def has_sources(self, path: Path) -> bool:
+        """Whether a file of references is a table; of text, which may have tabs, its name tells."""
+        return path.name.lower().removesuffix(".gz").endswith(".tsv")
 
     def describe(self) -> Iterator[str]:
         summary = self.summary
@@ -304,12 +376,15 @@ class Pairs(Task):
             )
         if summary["repeats"]:
             yield f"  {summary['repeats']:,} pairs of train are there more than once"
-        overlap = summary.get("overlap")
-        if overlap and (overlap["sources"] or overlap["pairs"]):
-            yield (
-                f"  of dev and test, {overlap['sources']:,} sources and {overlap['pairs']:,} pairs "
-                "are in train as well"
-            )
+        overlap = summary.get("overlap", {})
+        if "sources" in overlap:  # an earlier version counted both together
+            overlap = {"dev and test": overlap}
+        for split, both in overlap.items():
+            if both["sources"] or both["pairs"]:
+                yield (
+                    f"  of {split}, {both['sources']:,} sources and {both['pairs']:,} pairs are in "
+                    "train as well"
+                )
         for name, units in (("source", self.source), ("target", self.target)):
             shared = self.target is self.source
             if not (shared and name == "target"):
@@ -340,6 +415,21 @@ class Pairs(Task):
                     "unknown: not seen where units are learnt, or too rare there for "
                     f"task.vocabulary={self.settings.vocabulary}"
                 )
+
+
+def targets(examples: Sequence[Pair]) -> list[str]:
+    """What is right, the first where there are several."""
+    return [example.target for example in examples]
+
+
+def keys(split: str) -> list[str]:
+    """The settings that name the files of a split: tables, sources, targets."""
+    return [split, *(f"{split}_{side}" for side in SIDES)]
+
+
+def folder_of(part: Part) -> str:
+    """The name of the folder that a part lies in."""
+    return reading.files_of(part)[0].resolve().parent.name
 
 
 class Decoded(Sequence[Pair]):

@@ -1,4 +1,4 @@
-"""Text as units and back: learnt sub-words, characters, words, or symbols between blanks.
+"""Text as units and back: learnt sub-words, characters, words, or symbols between blanks and tabs.
 
 At the level ``tagged`` a text begins with a tag and a tab, such as its language, which are one unit
 together; the rest is characters.
@@ -33,6 +33,8 @@ UNKNOWN = FIRST
 """The id of what has no other, where there may be such."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 """How an unknown unit is written."""
+MEMORABLE = 100
+"""Characters. What is longer than this between two blanks hardly comes again."""
 
 
 class Units(ABC):
@@ -70,17 +72,19 @@ class Units(ABC):
 class Known(dict[str, bytes]):
     """What was encoded lately; anything else is, when it is asked for.
 
-    When it is full it starts anew, and what is asked for again is taken over from what was there
-    before: so the frequent stays.
+    When ``size`` are there it starts anew, and what is asked for again is taken over from what was
+    there before: so the frequent stays.
     """
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         super().__init__()
-        self.encode = encode
+        self.encode, self.size = encode, REMEMBERED
         self.before: dict[str, bytes] = {}
 
     def __missing__(self, run: str) -> bytes:
-        if len(self) >= REMEMBERED:
+        if len(run) > MEMORABLE:
+            return array(PACKED, self.encode(run)).tobytes()
+        if len(self) >= self.size:
             self.before = dict(self)
             self.clear()
         ids = self.before.pop(run, None)
@@ -144,6 +148,10 @@ class Pieces(Units):
             for word in self.words(f" {run}")
             for piece in self.pieces(word.encode().decode("latin-1").translate(self.letters))
         ]
+
+    def share_memory(self, processes: int) -> None:
+        """Keep no more at hand than one of so many processes should."""
+        self.known.size = REMEMBERED // processes
 
     def decode(self, ids: Iterable[int]) -> str:
         return self.subwords.decode(ids).removeprefix(" ")
@@ -235,7 +243,7 @@ def splitter(level: Level) -> Callable[[str], list[str]]:
     if level == "character":
         return list
     if level == "symbols":
-        return str.split
+        return re.compile("[^ \t]+").findall
     if level == "tagged":
         return tagged
     words = re.compile(word_pattern()).findall

@@ -1,8 +1,8 @@
 """Which files of a folder are a pair's train, dev and test: the layouts in which people have WMT.
 
 A file may be plain or ``.gz``, and lie in the folder itself or in one directly below it; plain
-comes before ``.gz``, the folder before those below, and they in the order of their names. Of a
-split's layouts the first that is there whole is taken:
+comes before ``.gz``, the folder before those below, and they in the order of their names. A source
+and its target lie in the same folder. Of a split's layouts the first that is there whole is taken:
 
 - ``train.en`` and ``train.de``, and so ``dev`` or ``valid``, and ``test``;
 - ``train.tsv``, and so the others: a table with the columns that the settings name;
@@ -13,7 +13,7 @@ split's layouts the first that is there whole is taken:
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,12 +118,12 @@ def parts(
 
     Raises ``DataError`` if one has none: one message, for all of them.
     """
-    there = listed(folder)
+    there = [listed(place) for place in places(folder)]
     found: dict[str, tuple[Part, ...]] = {}
     for split in splits:
         for option in layout.options(split):
-            if all(name in there for names in option for name in names):
-                paths = [[there[name] for name in names] for names in option]
+            paths = [together(names, there) for names in option]
+            if all(paths):
                 found[split] = tuple(
                     Files(files[0], files[1])
                     if len(files) == 2
@@ -137,16 +137,21 @@ def parts(
     return found
 
 
+def together(names: Names, there: Iterable[Mapping[str, Path]]) -> list[Path]:
+    """The files of these names in the first folder that has all of them; empty if none has."""
+    for files in there:
+        if all(name in files for name in names):
+            return [files[name] for name in names]
+    return []
+
+
 def listed(folder: Path) -> dict[str, Path]:
-    """The files in a folder and in those directly below it, by name without ``.gz``."""
+    """The files in a folder, by name without ``.gz``."""
     found: dict[str, Path] = {}
-    for place in places(folder):
-        for ending in ("", ".gz"):
-            for path in sorted(place.glob(f"*{ending}")):
-                if ending or path.suffix != ".gz":
-                    name = path.name.removesuffix(".gz")
-                    if path.is_file():
-                        found.setdefault(name, path)
+    for ending in ("", ".gz"):
+        for path in sorted(folder.glob(f"*{ending}")):
+            if (ending or path.suffix != ".gz") and path.is_file():
+                found.setdefault(path.name.removesuffix(".gz"), path)
     return found
 
 
@@ -158,7 +163,9 @@ def places(folder: Path) -> Iterable[Path]:
     return [folder, *(path for path in below if not path.name.startswith("."))]
 
 
-def missing(layout: Layout, folder: Path, lacking: Sequence[str], there: Container[str]) -> str:
+def missing(
+    layout: Layout, folder: Path, lacking: Sequence[str], there: Sequence[Mapping[str, Path]]
+) -> str:
     """What a folder lacks, how to get it, and where else it may stand."""
     what = f"has no data for {listed_in_words(lacking)}" if folder.is_dir() else "is not there"
     get = f"seqtrans fetch {layout.download}"
@@ -166,13 +173,19 @@ def missing(layout: Layout, folder: Path, lacking: Sequence[str], there: Contain
         get += f" folder={folder}"
     lines = [
         f"{folder} {what}; get it by: {get}",
-        "or put it there, plain or as .gz, or say by task.folder= where it is:",
+        "or put it there, plain or as .gz, both sides in one folder, or say by task.folder= where "
+        "it is:",
     ]
     for split in lacking:
         options = layout.options(split)
         told = "; or ".join(", ".join(map(str, option)) for option in options)
         names = dict.fromkeys(name for option in options for each in option for name in each)
-        partly = ", ".join(name for name in names if name in there)
+        partly = ", ".join(
+            str(files[name].relative_to(folder))
+            for name in names
+            for files in there
+            if name in files
+        )
         lines.append(f"  {split}: {told}" + (f" (there is only {partly})" if partly else ""))
     named = [f"task.{split}_{side}=" for split in lacking for side in ("source", "target")]
     return "\n".join([*lines, f"or name the files by {listed_in_words(named)}."])
