@@ -23,7 +23,7 @@ from pydantic import Field
 
 from seqtrans.errors import DataError
 from seqtrans.fields import written
-from seqtrans.lines import named, read_lines
+from seqtrans.lines import called, named, read_lines
 from seqtrans.reuse import UseSettings, read_command
 
 if TYPE_CHECKING:
@@ -118,17 +118,13 @@ def main(argv: list[str]) -> int:
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
     if not numbers:
         raise DataError(f"{where} has no line with text.")
-    inputs = engine.read(
-        [lines[number - 1] for number in numbers],
-        lambda place: f"{where}, line {numbers[place - 1]}",
-    )
+    inputs = engine.read([lines[number - 1] for number in numbers], called(where, numbers))
     if targets is None:
         outputs: list[Sequence[int]] = [found[0][1].ids for found in engine.alternatives(inputs, 1)]
     else:
-        outputs = [
-            given(engine.task, targets[number - 1], f"{settings.target}, line {number}")
-            for number in numbers
-        ]
+        outputs = engine.read_targets(
+            [targets[number - 1] for number in numbers], called(str(settings.target), numbers)
+        )
     page = settings.output
     if page is None and settings.weights is None:
         page = Path("attention.html")
@@ -158,14 +154,6 @@ def main(argv: list[str]) -> int:
         if path is not None:
             print(f"{path}: {len(numbers)} sentence{'s' * (len(numbers) > 1)}")
     return 0
-
-
-def given(task: Task, line: str, where: str) -> Sequence[int]:
-    """The ids of a target that is given as a line. Raises ``DataError`` naming ``where``."""
-    try:
-        return task.read_target(line)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
 
 
 def look(engine: Engine, line: str, input: Any, ids: Sequence[int]) -> Sentence:

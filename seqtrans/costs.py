@@ -21,18 +21,13 @@ HALF = 2
 CHUNK, CPU_CHUNK = 1 << 26, 1 << 22
 """So many logits exist at a time, on a GPU and on a CPU (see `seqtrans.loss`)."""
 
-Precision = Literal["no", "fp16", "bf16"]
-"""Of the products in training, by the launcher's names; weights and optimiser are in fp32."""
-
-
-def called(precision: Precision) -> str:
-    """What people call it."""
-    return "fp32" if precision == "no" else precision
+Precision = Literal["fp32", "fp16", "bf16"]
+"""Of the products in training; weights and optimiser are always in fp32."""
 
 
 def bytes_of(precision: Precision) -> int:
     """Of a number that goes into a product, or comes out of one."""
-    return FLOAT if precision == "no" else HALF
+    return FLOAT if precision == "fp32" else HALF
 
 
 @dataclass(frozen=True)
@@ -242,15 +237,15 @@ PEAK = "its data sheet's peak of dense matrix products"
 
 def newer(fp32: float, half: float, *halves: Precision) -> Mapping[Precision, Speed]:
     """A GPU by its peaks in TFLOPS: of its cores in fp32, and of its tensor cores."""
-    speeds: dict[Precision, Speed] = {"no": Speed(fp32 * 1e12, 0.4, PEAK)}
+    speeds: dict[Precision, Speed] = {"fp32": Speed(fp32 * 1e12, 0.4, PEAK)}
     return speeds | {precision: Speed(half * 1e12, 0.25, PEAK) for precision in halves}
 
 
 DEVICES: Mapping[str, Mapping[Precision, Speed]] = {
-    "k80": {"no": Speed(2.8e12, 0.4, PAPER)},
-    "k40": {"no": Speed(3.7e12, 0.4, PAPER)},
-    "m40": {"no": Speed(6.0e12, 0.4, PAPER)},
-    "p100": {"no": Speed(9.5e12, 0.4, PAPER)},
+    "k80": {"fp32": Speed(2.8e12, 0.4, PAPER)},
+    "k40": {"fp32": Speed(3.7e12, 0.4, PAPER)},
+    "m40": {"fp32": Speed(6.0e12, 0.4, PAPER)},
+    "p100": {"fp32": Speed(9.5e12, 0.4, PAPER)},
     "v100": newer(15.7, 125, "fp16"),
     "a100": newer(19.5, 312, "fp16", "bf16"),
     "h100": newer(67, 989, "fp16", "bf16"),
@@ -266,7 +261,7 @@ def training_cost(hours: float, gpus: int, sustained: float) -> float:
     return hours * 3600 * gpus * sustained
 
 
-PAPER_SPEED = DEVICES["p100"]["no"]
+PAPER_SPEED = DEVICES["p100"]["fp32"]
 """Of what the paper trained on."""
 
 
@@ -348,7 +343,7 @@ def memory(
     processes: int = 1,
     parts: int = 1,
     passes: int = 1,
-    precision: Precision = "no",
+    precision: Precision = "fp32",
     on_cpu: bool = False,
 ) -> Memory:
     """What a device needs to train on ``work``, what it computes at a time, in all ``passes``.
@@ -362,7 +357,7 @@ def memory(
         weights=weights,
         moments=2 * weights,
         buckets=weights if processes > 1 else 0,
-        copies=0 if precision == "no" else HALF * matrices(shape),
+        copies=0 if precision == "fp32" else HALF * matrices(shape),
         activations=activations(shape, work, precision, on_cpu=on_cpu),
         logits=softmax(shape, vocabularies, work, passes, precision, on_cpu=on_cpu),
         gradients=weights,
@@ -383,7 +378,7 @@ def softmax(
     vocabularies: Vocabularies,
     work: Work,
     passes: int = 1,
-    precision: Precision = "no",
+    precision: Precision = "fp32",
     *,
     on_cpu: bool = False,
 ) -> float:
@@ -410,7 +405,7 @@ def softmax(
 
 
 def activations(
-    shape: Shape, work: Work, precision: Precision = "no", *, on_cpu: bool = False
+    shape: Shape, work: Work, precision: Precision = "fp32", *, on_cpu: bool = False
 ) -> float:
     """Bytes that the forward pass keeps for the backward pass, the softmax apart.
 

@@ -157,7 +157,7 @@ def left_out(missing: int, there: int) -> str:
     """What to say of the examples of a window that are in none of its updates."""
     return (
         f"{missing:,} of {there:,} training examples are longer than data.longest_source or "
-        "data.longest_target and are left out."
+        "data.longest_target, or than the model has positions for, and are left out."
     )
 
 
@@ -169,11 +169,12 @@ def cut(update: Array, parts: int) -> list[Array]:
 def pad(sequences: Sequence[Tensor], value: int = 0) -> tuple[Tensor, Tensor]:
     """Sequences [length, ...] filled up on the right, [B, longest, ...], and a mask [B, longest].
 
-    The mask is True where there is something.
+    The mask is True where there is something; `Unpadded` if that is everywhere.
     """
     padded = torch.nn.utils.rnn.pad_sequence(list(sequences), batch_first=True, padding_value=value)
     lengths = torch.tensor([len(s) for s in sequences])
-    return padded, torch.arange(padded.shape[1])[None, :] < lengths[:, None]
+    mask = torch.arange(padded.shape[1])[None, :] < lengths[:, None]
+    return padded, mask.as_subclass(Unpadded) if unpadded(mask) else mask
 
 
 def collate(

@@ -440,7 +440,8 @@ def decode(
                 decoder.least,
                 decoder.no_repeat,
             )
-            request = Request(source.to(device), mask.to(device), limits, constraint, count)
+            there = mask.to(device).as_subclass(type(mask))
+            request = Request(source.to(device), there, limits, constraint, count)
             try:
                 hypotheses = decoder.decode(scorer, request)
             except DataError as error:  # a batch begins with its longest input

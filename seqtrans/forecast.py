@@ -18,7 +18,6 @@ from seqtrans.costs import (
     Precision,
     Vocabularies,
     Work,
-    called,
     flops,
     memory,
     parameters,
@@ -358,7 +357,7 @@ def measure(
     )
     for _ in range(1 + UPDATES):
         began = time.perf_counter()
-        with torch.autocast(device.type, half, enabled=settings.precision != "no"):
+        with torch.autocast(device.type, half, enabled=settings.precision != "fp32"):
             loss = objective(source, mask, target[:, :-1], target[:, 1:])
         torch.autograd.backward(loss / target[:, 1:].numel())
         optimizer.step()
@@ -366,7 +365,7 @@ def measure(
         if device.type == "cuda":
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
-    threads, precise = torch.get_num_threads(), called(settings.precision)
+    threads, precise = torch.get_num_threads(), settings.precision
     return Measurement(
         f"a CPU ({threads} thread{'' if threads == 1 else 's'}, {precise})"
         if device.type == "cpu"
@@ -429,7 +428,7 @@ def assumed(
     known, share = share is not None, share or speed.share
     said = (
         f"{share:g} ({'given' if known else 'assumed'}) of "
-        f"{speed.flops / 1e12:g} TFLOPS, {speed.source} ({settings.device}, {called(precision)})"
+        f"{speed.flops / 1e12:g} TFLOPS, {speed.source} ({settings.device}, {precision})"
     )
     reached = share * speed.flops
     return Rate(cost / (reached * settings.gpus), said, {"flops": reached}, precision)
@@ -440,7 +439,7 @@ def find_other(config: Config, settings: PlanSettings, facts: Facts, cost: float
     assumed for this one.
     """
     device, here = settings.device, settings.precision
-    there: Precision | None = "no" if here != "no" else "bf16"
+    there: Precision | None = "fp32" if here != "fp32" else "bf16"
     if device is not None and there not in DEVICES[device]:
         there = next((precision for precision in DEVICES[device] if precision != here), None)
     if there is None:

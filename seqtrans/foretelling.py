@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from seqtrans.costs import DEVICES, PAPER_RUNS, PAPER_SPEED, Precision, called, parameters
+from seqtrans.costs import DEVICES, PAPER_RUNS, PAPER_SPEED, Precision, parameters
 from seqtrans.forecast import Plan, share_of
 from seqtrans.plan import NO_TASK, PlanSettings
 
@@ -105,7 +105,7 @@ def cost_lines(plan: Plan) -> list[str]:
         speed = DEVICES[plan.settings.device][precision]
         lines += wrapped(
             f"The paper's rule is time × {plan.settings.gpus} × {speed.flops / 1e12:g} TFLOPS "
-            f"({called(precision)}): what the devices could have done meanwhile."
+            f"({precision}): what the devices could have done meanwhile."
         )
     return [*lines, *paper_lines(plan)]
 
@@ -136,7 +136,7 @@ def time_lines(plan: Plan) -> list[str]:
     precision = plan.rate.precision
     return [
         f"time: {duration(plan.hours)}, {plan.rate.seconds:.3g} s an update on "
-        f"{devices(plan.settings)}{'' if precision is None else f' in {called(precision)}'}",
+        f"{devices(plan.settings)}{'' if precision is None else f' in {precision}'}",
         *wrapped(
             f"from {plan.rate.said}. Validation and waiting, for data or for one another, come on "
             "top."
@@ -161,7 +161,7 @@ def precision_lines(plan: Plan) -> list[str]:
 
 def launched(precision: Precision) -> str:
     """What a precision is, and how one trains in it."""
-    if precision == "no":
+    if precision == "fp32":
         return "all in fp32, as without --mixed_precision"
     how = f"accelerate launch --mixed_precision {precision}"
     return f"products in {precision} and the rest in fp32, as by {how}"
@@ -199,7 +199,7 @@ def memory_lines(plan: Plan) -> list[str]:
     cut = f" cut into {' × '.join(factors)} parts" if factors else ""
     return [
         f"memory of a GPU in training, {'GB (10^9' if large else 'MB (10^6'} bytes), "
-        f"{called(precision)}{'' if precision == 'no' else ' (weights, Adam and gradients fp32)'}",
+        f"{precision}{'' if precision == 'fp32' else ' (weights, Adam and gradients fp32)'}",
         *table(rows),
         *wrapped(
             f"* data.tokens={data.tokens}{cut}. Activations go as gradients come, so the peak is "

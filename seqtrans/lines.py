@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seqtrans.errors import DataError
@@ -55,6 +56,11 @@ def unpacked(content: bytes, where: str) -> bytes:
 def named(path: Path | None) -> str:
     """What messages call a file, or standard input if it is none."""
     return "standard input" if path is None else str(path)
+
+
+def called(where: str, numbers: Sequence[int]) -> Callable[[int], str]:
+    """What messages call the lines of ``where`` with these ``numbers``, by their places from 1."""
+    return lambda place: f"{where}, line {numbers[place - 1]}"
 
 
 def split_lines(content: bytes, where: str) -> list[str]:

@@ -66,9 +66,9 @@ class PlanSettings(Settings):
         None, description="a kind of GPU, whose speed is then assumed"
     )
     precision: Precision = Field(
-        "no",
-        description="of the products in training, as --mixed_precision of accelerate launch has "
-        "it; no: all in fp32",
+        "fp32",
+        description="of the products in training: fp32, or what --mixed_precision of accelerate "
+        "launch names",
     )
     share: float | None = Field(
         None,
@@ -222,13 +222,13 @@ def main(argv: list[str]) -> int:
                          [gpus=N] [vocabulary=N] [source_vocabulary=N] [shared=yes|no]
                          [source_length=N] [target_length=N] [pairs=N]
                          [throughput=TOKENS | flops=FLOPS | device=KIND [share=S] | measure=yes]
-                         [precision=no|fp16|bf16] [measured_tokens=N] [report=FILE]
+                         [precision=fp32|fp16|bf16] [measured_tokens=N] [report=FILE]
 
     The words are those of seqtrans train, and no data is needed: sizes that are not given are read
     from a prepared run=FOLDER, or from the task's settings. Speed is target tokens a second of all
     devices together (throughput), what one sustains (flops), assumed (device: k80, k40, m40, p100,
     v100, a100 or h100), or measured here. Precision is what accelerate launch is told by
-    --mixed_precision; without that it is no.
+    --mixed_precision; without that it is fp32.
 
     example: seqtrans plan model=big training=big vocabulary=37000 gpus=8 device=p100
     """

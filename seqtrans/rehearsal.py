@@ -68,12 +68,28 @@ def check_positions(
         for side, fits, there in zip(("source", "target"), fitting, greatest, strict=True)
         if fits < there
     ]
-    apart = f"leave out such by {' and '.join(remedies)}" if split == "train" else "shorten such"
+    apart = f"leave them out by {' and '.join(remedies)}" if split == "train" else "shorten them"
     raise DataError(
         f"{count:,} of {len(corpus):,} {split} examples {'is' if count == 1 else 'are'} longer "
         f"than the {known:,} positions that position={config.names['position']} has, of which a "
         f"target takes one more than it has symbols; {apart}, or {more}."
     )
+
+
+def within_positions(
+    model: Transducer, longest: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """The greatest lengths of source and target that are wanted and that there are positions for.
+
+    For what is drawn anew in each epoch, of which no one knows the lengths before.
+    """
+    source, target = model.encoder.position.limit, model.decoder.position.limit
+    limits = source, None if target is None else target - 1  # beside bos or eos
+    found = [
+        min((one for one in pair if one is not None), default=None)
+        for pair in zip(longest, limits, strict=True)
+    ]
+    return found[0], found[1]
 
 
 def trained(

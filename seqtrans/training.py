@@ -31,7 +31,7 @@ from seqtrans.loss import OBJECTIVES
 from seqtrans.model import Transducer
 from seqtrans.plugins import Registry
 from seqtrans.processes import SIGNALS, Accelerator, Interrupt, count, leave, once, start_processes
-from seqtrans.rehearsal import check_positions, rehearse
+from seqtrans.rehearsal import check_positions, rehearse, within_positions
 from seqtrans.reporting import Reporter, pace
 from seqtrans.resolving import Config
 from seqtrans.runs import check_alike, check_same_model, join_runs, open_run
@@ -158,10 +158,11 @@ class Training:
         """Open the corpus of the epoch, and the updates of the window that is next in it."""
         number, window = self.progress.epoch, self.progress.window
         corpus, data = self.task.training(number, self.seed), self.config.data
-        check_positions(self, "train", corpus, data.longest_source, data.longest_target)
-        self.epoch = Epoch(
-            corpus, data.tokens, self.seed, number, data.longest_source, data.longest_target
-        )
+        longest = data.longest_source, data.longest_target
+        check_positions(self, "train", corpus, *longest)
+        if corpus.draw is not None:
+            longest = within_positions(self.model, longest)
+        self.epoch = Epoch(corpus, data.tokens, self.seed, number, *longest)
         self.corpus, self.updates = self.epoch.open(window)
         there, used = len(self.epoch.numbers(window)), sum(map(len, self.updates))
         if not used and window == 0:

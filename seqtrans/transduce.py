@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from seqtrans.errors import DataError, Problem, SettingsError
-from seqtrans.lines import named, read_lines
+from seqtrans.lines import called, named, read_lines
 from seqtrans.reuse import EnsembleSettings, read_command
 
 if TYPE_CHECKING:
@@ -226,11 +226,6 @@ def scoring(
         ]
 
     return made
-
-
-def called(where: str, numbers: Sequence[int]) -> Callable[[int], str]:
-    """What messages call the lines of ``where`` with these ``numbers``, by their places."""
-    return lambda place: f"{where}, line {numbers[place - 1]}"
 
 
 def nothing(settings: TransduceSettings, line: str) -> str:

@@ -245,7 +245,7 @@ KEPT: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("changes", KEPT, ids=str)
 def test_activations_are_what_torch_keeps(changes: dict[str, Any], precision: Precision) -> None:
     """To the byte, with the gradient of the softmax's matrix [V, D] and the copies that autocast
@@ -293,7 +293,7 @@ def allocated(folder: Path, update: Any) -> int:
     return most
 
 
-@pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     ("rows", "vocabulary", "chunk", "consistency"),
     [(12, 2000, 1 << 22, 0), (12, 2000, 1 << 17, 0), (12, 2000, 1 << 18, 5), (1, 4000, 1 << 22, 0)],

@@ -65,7 +65,7 @@ def test_warnings_are_counted(capsys: Captured) -> None:
     shown = capsys.readouterr().out
     assert (
         "warning: 1 of 61 training examples are longer than data.longest_source or "
-        "data.longest_target and are left out.\n"
+        "data.longest_target, or than the model has positions for, and are left out.\n"
     ) in shown
     assert shown.endswith("\nusable, with 1 warning\n")
 

@@ -66,7 +66,7 @@ def test_the_big_model_of_the_paper(tmp_path: Path, capsys: Captured) -> None:
         "plan: model=big training=big, a vocabulary of 37,000, 8 p100",
         "parameters: 214,171,648",
         "time: 3.6 days, 1.04 s an update on 8 p100 in fp32",
-        "precision=no: all in fp32, as without --mixed_precision.",
+        "precision=fp32: all in fp32, as without --mixed_precision.",
         "  exact count; at 1 s each, as in the paper, they use 0.42 of those TFLOPS.",
         "  one vocabulary for both sides",
         "  sources of 26 symbols (source_length)",
@@ -133,7 +133,7 @@ def test_another_precision_is_told_beside_each(tmp_path: Path, capsys: Captured)
     words = ["config=wmt14-en-de-base", "gpus=8", "device=a100"]
     single, half = planned(tmp_path, *words), planned(tmp_path, *words, "precision=bf16")
     said = {}
-    for one, other, name in ((single, half, "bf16"), (half, single, "no")):
+    for one, other, name in ((single, half, "bf16"), (half, single, "fp32")):
         own = next(entry for entry in other["memory"] if entry["tokens"] == 25_000 // 8)
         assert one["other_precision"] == {
             "precision": name,
@@ -149,12 +149,12 @@ def test_another_precision_is_told_beside_each(tmp_path: Path, capsys: Captured)
         "dense matrix products (a100, fp32).",
         "an update on 8 a100 in bf16 from 0.25 (assumed) of 312 TFLOPS, its data sheet's peak of "
         "dense matrix products (a100, bf16).",
-        "precision=no: all in fp32, as without --mixed_precision. precision=bf16 would be "
+        "precision=fp32: all in fp32, as without --mixed_precision. precision=bf16 would be "
         f"{60 * fast:.1f} minutes and {said['bf16']}products in bf16 and the rest in fp32, as by "
         "accelerate launch --mixed_precision bf16.",
         "precision=bf16: products in bf16 and the rest in fp32, as by accelerate launch "
-        f"--mixed_precision bf16. precision=no would be {slow:.1f} hours and {said['no']}all in "
-        "fp32, as without --mixed_precision.",
+        f"--mixed_precision bf16. precision=fp32 would be {slow:.1f} hours and {said['fp32']}all "
+        "in fp32, as without --mixed_precision.",
         "bytes), fp32 tokens",
         "bytes), bf16 (weights, Adam and gradients fp32) tokens",
         "8 × 19.5 TFLOPS (fp32): what",
@@ -192,7 +192,7 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_measured(
     precision: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,14 +208,13 @@ def test_measured(
     words = [*TINY, "model.pace=2", "vocabulary=50", "measure=yes", "gpus=3", "measured_tokens=40"]
     words += ["source_length=4", "target_length=4", f"precision={precision}"]
     found = planned(tmp_path, *words)
-    name = {"no": "fp32", "bf16": "bf16"}[precision]
-    assert kinds == {{"fp32": torch.float32, "bf16": torch.bfloat16}[name]}
+    assert kinds == {{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]}
     speed = found["time"]["throughput"]
     assert speed > 0
     assert found["time"]["update_seconds"] == pytest.approx(found["update"]["target"] / speed)
     shown = capsys.readouterr().out
-    assert f"as measured here on a CPU (1 thread, {name}): 8" in " ".join(shown.split())
-    assert f" s an update on 3 devices in {name}\n" in shown
+    assert f"as measured here on a CPU (1 thread, {precision}): 8" in " ".join(shown.split())
+    assert f" s an update on 3 devices in {precision}\n" in shown
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="measures on the GPU")
@@ -328,12 +327,12 @@ HOW = "must be given, as in vocabulary=37000; or name a prepared run by run=FOLD
         ),
         (
             "vocabulary=9 device=v100 precision=bf16",
-            "precision: the speed of v100 is known for precision=no and precision=fp16, not for "
+            "precision: the speed of v100 is known for precision=fp32 and precision=fp16, not for "
             "bf16",
         ),
         (
-            "vocabulary=9 precision=fp32",
-            "precision: must be one of no, fp16, bf16, not 'fp32'",
+            "vocabulary=9 precision=no",
+            "precision: must be one of fp32, fp16, bf16, not 'no'",
         ),
         (
             "vocabulary=9 shared=yes source_vocabulary=8",

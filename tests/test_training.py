@@ -344,6 +344,26 @@ def test_with_and_without_a_dry_run_it_learns_the_same(tmp_path: Path) -> None:
     assert names(tmp_path / "true") == names(tmp_path / "false")
 
 
+def test_what_is_drawn_too_long_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No one knows how long it is before it is drawn."""
+
+    def drawing(numbers: Any, window: int) -> Corpus:
+        lengths = [(9, 4), (4, 8), (8, 7)] * len(numbers)
+        return Corpus.of(([3] * s, [3] * t) for s, t in lengths[: len(numbers)])
+
+    with opened(tmp_path, "position=learned", "position.limit=8") as found:
+        corpus = replace(found.corpus, draw=drawing)
+        monkeypatch.setattr(found.task, "training", lambda epoch, seed: corpus)
+        found.enter_epoch()
+        used = [number for update in found.updates for number in update.tolist()]
+        assert used
+        assert {number % 3 for number in used} == {2}
+        assert "or than the model has positions for, and are left out." in capsys.readouterr().err
+        found.update(found.next_update())
+
+
 def test_a_source_that_is_too_long_is_told_before_the_first_update(tmp_path: Path) -> None:
     """It is alone in its update, which isn't the largest; a target takes one position more."""
     argv = words(tmp_path, "task.giant=20", "position=learned", "position.limit=15", steps=3)
@@ -351,7 +371,7 @@ def test_a_source_that_is_too_long_is_told_before_the_first_update(tmp_path: Pat
     assert status == 2
     assert err.splitlines()[-1] == (
         "seqtrans: 1 of 61 train examples is longer than the 15 positions that position=learned "
-        "has, of which a target takes one more than it has symbols; leave out such by "
+        "has, of which a target takes one more than it has symbols; leave them out by "
         "data.longest_source=15 and data.longest_target=14, or give it more (position.limit)."
     )
     assert "update" not in err
@@ -359,8 +379,8 @@ def test_a_source_that_is_too_long_is_told_before_the_first_update(tmp_path: Pat
     status, err = told([*argv, "data.longest_source=15"])
     assert status == 0, err
     assert (
-        "1 of 61 training examples are longer than data.longest_source or data.longest_target "
-        "and are left out."
+        "1 of 61 training examples are longer than data.longest_source or data.longest_target, or "
+        "than the model has positions for, and are left out."
     ) in err.splitlines()
     status, err = told([*argv, "data.longest_source=14"])
     assert status == 2
@@ -379,7 +399,7 @@ def test_all_that_is_too_long_is_counted_as_an_epoch_begins(
     assert longest > 1
     assert str(caught.value) == (
         f"{longest} of 60 train examples are longer than the 6 positions that position=learned "
-        "has, of which a target takes one more than it has symbols; leave out such by "
+        "has, of which a target takes one more than it has symbols; leave them out by "
         "data.longest_target=5, or give it more (position.limit)."
     )
     with opened(tmp_path, *argv, "data.longest_target=5") as found:
@@ -411,7 +431,7 @@ def test_an_example_of_dev_that_is_too_long_is_told_before_the_first_update(
     assert err.splitlines()[-1] == (
         f"seqtrans: {count} of 9 dev examples {'is' if count == 1 else 'are'} longer than the 6 "
         "positions that position=learned has, of which a target takes one more than it has "
-        "symbols; shorten such, or give it more (position.limit)."
+        "symbols; shorten them, or give it more (position.limit)."
     )
     assert checkpoint.steps(tmp_path) == []
 
@@ -440,7 +460,7 @@ def test_a_source_that_gives_fewer_positions_may_be_longer(
         check_positions(found, "train", Corpus.of([([3] * 18, [3])]))
         with pytest.raises(DataError) as caught:
             check_positions(found, "train", Corpus.of([([3] * 18, [3]), ([3] * 19, [3])]))
-    assert "leave out such by data.longest_source=18, or" in str(caught.value)
+    assert "leave them out by data.longest_source=18, or" in str(caught.value)
 
 
 # --- settings of a run that is gone on with -------------------------------------------------------
@@ -698,15 +718,19 @@ def test_only_the_main_process_speaks(tmp_path: Path, capsys: pytest.CaptureFixt
     )
 
 
-def test_speed_is_that_of_all_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As `seqtrans plan throughput=` takes it."""
+def test_speed_is_that_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `seqtrans plan throughput=` takes it: one of two processes has half of the update."""
     assert pace(1234.0, 1) == "1,234 tok/s"
     assert pace(1234.0, 8) == "1,234 tok/s in all"
     with opened(tmp_path) as found:
-        found.world = 8
-        found.progress = replace(found.progress, step=1)
-        found.log(None)
-    assert capsys.readouterr().err.splitlines()[-1].endswith("  0 tok/s in all")
+        numbers = found.next_update()
+        found.world, found.last = 2, 0.0
+        monkeypatch.setattr(found, "tell", lambda loss: loss)
+        monkeypatch.setattr("time.monotonic", lambda: 4.0)
+        found.update(numbers)
+        tokens = int(found.corpus.targets.lengths(numbers).sum()) + len(numbers)
+        assert len(numbers) > 1
+        assert found.speed == pytest.approx(tokens / 4)
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -53,7 +53,9 @@ class MaskPredict(Decoder):
             scorer, state.select(owner), tried.flatten(), constraint
         )
         lengths, whole = lengths.view_as(tried), whole.view_as(tried)
-        of_length = torch.where(lengths == tried, of_length, table.gather(1, lengths))
+        last = table.shape[1] - 1  # beyond it no length has a probability
+        ended = table.gather(1, lengths.clamp(max=last)).masked_fill(lengths > last, -math.inf)
+        of_length = torch.where(lengths == tried, of_length, ended)
         totals = of_length.double() + sureness.double().sum(1).view_as(tried)
         totals = totals.masked_fill(~whole & ~totals.isnan(), -math.inf)
         means = totals / (lengths + 1)

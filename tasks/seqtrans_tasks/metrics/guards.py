@@ -74,11 +74,11 @@ def left_marks(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> s
 
 
 def own_marks(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> str | None:
-    """The sentence about sub-word marks that outputs have and no reference has, if there are any.
+    """The sentence about sub-word marks that no text has but these outputs, if there are any.
 
-    Marks that the references have as well may be text, of which `left_marks` tells.
+    Marks that the references have as well, and those that may be text, `left_marks` tells of.
     """
-    for mark, pattern in (SURE_MARKS | LIKELY_MARKS).items():
+    for mark, pattern in SURE_MARKS.items():
         numbers = found(pattern, outputs)
         if numbers and not any(found(pattern, lines) for lines in references):
             return marks_in("outputs", mark, numbers)
