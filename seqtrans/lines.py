@@ -13,6 +13,8 @@ from seqtrans.errors import DataError
 LF = b"\n"
 GZIP = b"\x1f\x8b"
 """What a file that gzip packed begins with."""
+DAMAGES = gzip.BadGzipFile, EOFError, zlib.error
+"""What unpacking it raises where it is damaged."""
 
 
 def read_lines(path: Path | None) -> list[str]:
@@ -48,9 +50,13 @@ def unpacked(content: bytes, where: str) -> bytes:
         return content
     try:
         return gzip.decompress(content)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        reason = str(error).rstrip(".")
-        raise DataError(f"{where} can't be unpacked to its end: {reason}.") from None
+    except DAMAGES as error:
+        raise damaged(where, error) from None
+
+
+def damaged(where: str, error: Exception) -> DataError:
+    """What to raise for one of `DAMAGES`."""
+    return DataError(f"{where} can't be unpacked to its end: {str(error).rstrip('.')}.")
 
 
 def named(path: Path | None) -> str:

@@ -199,11 +199,12 @@ def continued(words: Words, folder: Path) -> tuple[Config, Registry, Path]:
     tree["run"].pop("name", None)
     tree["run"]["folder"] = str(folder)
     config = resolve(Words(tree, words.typed), registry())
+    task = config.settings["task"]
+    free = {f"task.{key}" for key in task.late - task.fixed_in_training}
     fixed = {
         key: value
         for key, value in config.flat().items()
-        if key.partition(".")[0] == "task"
-        and key.partition(".")[2] not in config.settings["task"].late
+        if key.partition(".")[0] == "task" and key not in free
     }
     problems = [
         Problem(key, f"is {before.get(key)!r} in {path}, which was prepared so, and {value!r} here")

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtrans.errors import DataError, SettingsError
-from seqtrans.files import digest, read_json
+from seqtrans.errors import SettingsError
+from seqtrans.files import read_json
 
 if TYPE_CHECKING:
     from seqtrans.plugins import Registry
     from seqtrans.resolving import Config
-    from seqtrans.settings import Settings
 
-State = tuple[int, int]
-"""A file's size, and the time in ns when it was last modified."""
-RAW = "raw.json"
-"""What raw files were like when they were read, in the folder of what was prepared from them."""
 FREE_GROUPS = ("decoder",)
 FREE = (
     "run.folder",
@@ -51,7 +44,7 @@ def prepare(config: Config, registry: Registry) -> bool:
     file that has changed, and ``CheckpointError`` if what was prepared is damaged and checkpoints
     depend on it.
     """
-    from seqtrans import assembly
+    from seqtrans import assembly, rawfiles
     from seqtrans.checkpoint import steps
     from seqtrans.errors import CheckpointError
     from seqtrans.files import damage, sweep, whole_folder, write_whole
@@ -65,7 +58,7 @@ def prepare(config: Config, registry: Registry) -> bool:
         )
     if not wrong:
         check(config, registry)
-        refuse_changed(folder, prepared)
+        rawfiles.check_unchanged(prepared)
     write_whole(folder / "config.json", json.dumps(config.as_json(registry), indent=1))
     if wrong:
         if any(folder.glob(f".{prepared.name}.*.tmp")):
@@ -77,100 +70,17 @@ def prepare(config: Config, registry: Registry) -> bool:
             sweep(folder)
         try:
             task = assembly.build_task(config, registry)
-            before = states(named(config.settings["task"], folder))
+            files = task.raw_files()
+            if files is None:
+                files = rawfiles.named(config.settings["task"], folder)
+            before = rawfiles.states(files)
             with whole_folder(prepared) as temporary:
                 task.prepare(temporary)
-                if before and not (temporary / RAW).exists():
-                    write_states(temporary, before)
+                rawfiles.write_states(temporary, before)
         except BaseException:
             (folder / "config.json").unlink(missing_ok=True)
             raise
     return bool(wrong)
-
-
-def remember(folder: Path, files: Iterable[Path]) -> None:
-    """Note in the folder that ``Task.prepare`` is given what raw files are like, to be told later
-    whether they have changed.
-
-    For a task to call before it reads them. For one that doesn't, it is done with the files that
-    its settings name by their type ``Path``, and those below the folders that they name.
-    """
-    write_states(folder, states(files))
-
-
-def write_states(folder: Path, before: Mapping[Path, State]) -> None:
-    """Write states of files, with the SHA-256 of each that hasn't changed meanwhile."""
-    noted = {
-        str(path): {
-            "bytes": was[0],
-            "modified": was[1],
-            "sha256": checksum(path) if state(path) == was else None,
-        }
-        for path, was in before.items()
-    }
-    (folder / RAW).write_text(json.dumps(noted, indent=1), encoding="utf-8")
-
-
-def states(files: Iterable[Path]) -> dict[Path, State]:
-    """The states of those that are files."""
-    return {path: found for path in files if (found := state(path)) is not None}
-
-
-def state(path: Path) -> State | None:
-    """The state of a file; ``None`` for anything else, and for what can't be looked at."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_size, found.st_mtime_ns) if path.is_file() else None
-
-
-def checksum(path: Path) -> str | None:
-    """The SHA-256 of a file; ``None`` if it can't be read."""
-    try:
-        return digest(path)
-    except OSError:
-        return None
-
-
-def named(settings: Settings, apart: Path) -> Iterator[Path]:
-    """The files that settings name, and those below folders that they name; none below ``apart``,
-    none that is hidden, and none of a setting that only matters in use.
-    """
-    apart = apart.resolve()
-    for key in sorted(type(settings).model_fields.keys() - settings.late):
-        value = getattr(settings, key)
-        for path in value if isinstance(value, tuple | list) else [value]:
-            if not isinstance(path, Path):
-                continue
-            if not path.is_dir():
-                yield path
-                continue
-            for below in sorted(path.rglob("*")):
-                hidden = any(part.startswith(".") for part in below.relative_to(path).parts)
-                if not hidden and not below.resolve().is_relative_to(apart):
-                    yield below
-
-
-def refuse_changed(folder: Path, prepared: Path) -> None:
-    """Raises ``DataError`` if a raw file is there and has changed since it was read.
-
-    What an earlier version prepared doesn't tell.
-    """
-    if not (prepared / RAW).is_file():
-        return
-    changed = []
-    for name, was in read_json(prepared / RAW).items():
-        now = state(Path(name))
-        if now is None or now == (was["bytes"], was["modified"]):
-            continue
-        if now[0] != was["bytes"] or checksum(Path(name)) not in (was["sha256"], None):
-            changed.append(name)
-    if changed:
-        raise DataError(
-            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since "
-            f"{prepared} was prepared; choose another folder by run=FOLDER, or delete {folder}."
-        )
 
 
 def check(config: Config, registry: Registry) -> None:
@@ -190,7 +100,8 @@ def check(config: Config, registry: Registry) -> None:
         same = key == group or before.get(group) == now.get(group) or group == "training"
         return same and before.get(key) != now.get(key)
 
-    late = config.settings["task"].late
+    task = config.settings["task"]
+    late = task.late - task.fixed_in_training
     trained = bool(steps(config.folder))
     different = [
         f"{key}: is {before.get(key)!r} in {path} and {now.get(key)!r} now"
@@ -211,7 +122,7 @@ def check(config: Config, registry: Registry) -> None:
 
 
 def free(key: str, late: frozenset[str]) -> bool:
-    """Whether a setting may change when a run goes on; ``late`` are those of its task."""
+    """Whether a setting may change when a run goes on; ``late`` are those of its task that may."""
     group, _, field = key.partition(".")
     return key in FREE or group in FREE_GROUPS or (group == "task" and field in late)
 

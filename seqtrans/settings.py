@@ -59,6 +59,9 @@ class Settings(pydantic.BaseModel):
     late: ClassVar[frozenset[str]] = frozenset()
     """The settings that only matter in use: they may change after a run was prepared."""
 
+    fixed_in_training: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that training keeps to, such as what it is validated on."""
+
     bare: ClassVar[str | None] = None
     """The setting that a command's words without ``=`` belong to, such as names of files."""
 

@@ -97,7 +97,17 @@ class Task(ABC):
         """Read the raw data, learn what is to be learnt, and write what ``open`` needs.
 
         ``folder`` exists and is empty; it appears under its final name only when this returns.
+        Then ``raw.json`` is written into it: what the files of ``raw_files`` were like. Once one
+        of them has changed, the run's training doesn't go on.
         """
+
+    def raw_files(self) -> Iterable[Path] | None:
+        """The files that ``prepare`` reads; ``None``: those that the settings name.
+
+        Asked just before ``prepare``, and may raise what that would. Settings name files by their
+        type ``Path``, and with a folder all files below it.
+        """
+        return None
 
     @abstractmethod
     def open(self, folder: Path) -> None:

@@ -20,10 +20,10 @@ from typing import IO, cast
 
 from seqtrans.errors import DataError
 from seqtrans.files import writing
+from seqtrans.lines import GZIP
 from seqtrans.words import did_you_mean
 
 BLOCK = 1 << 20
-GZIP = b"\x1f\x8b"
 DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,

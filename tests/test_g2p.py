@@ -128,7 +128,7 @@ def test_a_dictionary_has_no_columns(tmp_path: Path, columns: dict[str, str]) ->
         G2p(G2pSettings(test=(path,), **columns)).open_split("test", tmp_path)
     assert str(caught.value) == (
         f"task.source_column and task.target_column have no effect on {path}, which has no tab in "
-        "its first line and is read as a dictionary."
+        "its first entry and is read as a dictionary."
     )
 
 
@@ -145,11 +145,20 @@ def test_words_of_a_dictionary_have_no_case(tmp_path: Path) -> None:
         assert spelt(task, line) == "worda"
     assert task.examples("dev")[0].source == "WorDa"
     assert task.read("WORDA") == "WORDA"
-    # What an earlier version prepared has the case that was typed.
-    (tmp_path / "task/caseless.json").unlink()
-    task.open(tmp_path / "task")
-    assert spelt(task, "worda") == "worda"
-    assert spelt(task, "WORDA") != "worda"
+
+
+@pytest.mark.parametrize("languages", [(), ("Di",)])
+def test_case_is_ignored_in_preparation(tmp_path: Path, languages: tuple[str, ...]) -> None:
+    """Where train has none: in units that are unknown, and in what is in train as well."""
+    path = written(tmp_path / "cmudict", "WORDA  W ER1\nWordb  W ER2\n")
+    dev = written(tmp_path / "dev.tsv", "WorDa\tW ER1\nWARD\tW ER2\n")
+    task = prepared(tmp_path, train=(path,), dev=(dev,), languages=languages)
+    assert task.summary["splits"]["dev"]["unknown"] == [0, 0]
+    assert task.summary["overlap"] == {"dev": {"sources": 1, "pairs": 1}}
+    assert (
+        task.training(0, 1).sources[0].tolist()
+        == task.encode_source("".join(f"{language}\t" for language in languages) + "worDA").tolist()
+    )
 
 
 def test_words_of_tables_have_their_case(tmp_path: Path) -> None:

@@ -187,9 +187,11 @@ def test_copies_that_are_kept() -> None:
             "    train.en, line 3: 'b'",
         ]
     assert list(sifted(pairs, Filters())[1].warnings("train")) == [
-        "train: 2 of 3 pairs (66.7 %) kept whose two sides are equal; are they meant, or should "
-        "task.copies=drop leave them out of training?"
+        "train: 2 of 3 pairs (66.7 %) have equal sides; if that is not meant, set task.copies=drop."
     ]
+    # Nothing can be dropped from dev and test.
+    noted = sifted(pairs[:1], Filters(), training=False)[1]
+    assert not list(noted.warnings("dev"))
     # Half of them is no warning, and of copies that are dropped there is none.
     assert not list(sifted([*pairs, ("e", "f")], Filters())[1].warnings("train"))
     assert not list(sifted(pairs, Filters(copies="drop"))[1].warnings("train"))
@@ -201,8 +203,8 @@ def test_more_than_a_hundredth_in_train_is_a_warning() -> None:
         (
             99,
             [
-                "test: 1 of 99 pairs (1.0 %) kept whose source is in train as well; what was "
-                "trained on may be known by heart."
+                "test: 1 of 99 pairs (1.0 %) have a source that is in train as well; the model may "
+                "have memorised them."
             ],
         ),
     ):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from seqtrans.corpus import Corpus
 from seqtrans.errors import DataError
 from seqtrans_tasks.pairs import PairsSettings, preparing
-from seqtrans_tasks.pairs.preparing import Hidden, Sample, hidden_sources, prepare
+from seqtrans_tasks.pairs.preparing import HeldOut, Sample, held_out_sources, prepare
 from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table, chunks
 from seqtrans_tasks.pairs.repeats import Hashes, hashes
-from seqtrans_tasks.pairs.units import EOS, Pieces, from_json, learn
+from seqtrans_tasks.pairs.units import EOS, Pieces, from_json, learn, normaliser
 
 Pair = tuple[str, str]
 SIDES = ("source", "target")
@@ -77,7 +77,7 @@ def made(
     folder.mkdir()
     settings = PairsSettings(**{"level": "character", **given})
     parts = {"train": train, "dev": dev or [], "test": test or []}
-    return prepare(parts, read, settings, folder)
+    return prepare(parts, read, normaliser(settings.normalise), settings, folder)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -207,12 +207,13 @@ def test_what_is_held_out_is_the_same_in_another_process() -> None:
     """It is told by the text alone, wherever a chunk stands."""
     lines = [f"{number % 70}" for number in range(300)]
     units = learn(lines, "character", 300, "bpe")
-    hidden = Hidden(hidden_sources([hashes(lines)], 20), "none")
-    encoder = preparing.Encoder(units, units, "none", preparing.Filters(), hidden=hidden)
-    there = copy.deepcopy(encoder)  # as it is handed over
+    form = normaliser("nfc")
+    held_out = HeldOut(held_out_sources([hashes(lines)], 20), form)
+    encoder = preparing.Encoder(units, units, form, preparing.Filters(), held_out=held_out)
+    there = pickle.loads(pickle.dumps(encoder))  # as it is handed over
     for first in (0, 130):
         chunk = Chunk(Files(Path("a"), Path("b")), 1, lines[first:], lines[first:], 0)
-        kept = np.flatnonzero(~hidden.flags(lines[first:]))
+        kept = np.flatnonzero(~held_out.flags(lines[first:]))
         assert np.array_equal(encoder(chunk).kept, kept)
         assert np.array_equal(there(chunk).kept, kept)
         assert 0 < len(kept) < len(chunk)
@@ -225,7 +226,7 @@ def test_processes_share_what_is_kept_at_hand(monkeypatch: pytest.MonkeyPatch) -
     units = learn(["a b"], "subword", 300, "bpe")
     assert isinstance(units, Pieces)
     whole = units.known.size
-    preparing._begin(preparing.Encoder(units, units, "none", preparing.Filters()), 4)
+    preparing._begin(preparing.Encoder(units, units, str, preparing.Filters()), 4)
     assert units.known.size == whole // 4
 
 
@@ -413,7 +414,7 @@ def test_which_sources_are_held_out(
     lines = [str(source) for source, count in enumerate(counts) for _ in range(count)]
     draw.shuffle(lines)
     given = hashes(lines)
-    found = hidden_sources([given[at : at + step] for at in range(0, len(given), step)], size)
+    found = held_out_sources([given[at : at + step] for at in range(0, len(given), step)], size)
     left = max(1, min(size, len(lines) // 10))
     plain: list[int] = []
     of_each = Counter(given.tolist())
@@ -425,13 +426,13 @@ def test_which_sources_are_held_out(
         plain.append(min(of_each, key=lambda value: (of_each[value], value)))
     assert found.tolist() == plain
     assert sum(of_each[value] for value in plain) < len(lines)
-    hidden = Hidden(found, "none")
-    assert hidden.flags(lines).tolist() == [value in plain for value in given.tolist()]
+    held_out = HeldOut(found, str)
+    assert held_out.flags(lines).tolist() == [value in plain for value in given.tolist()]
 
 
 def test_many_sources_are_held_out_exactly() -> None:
     values: Hashes = np.random.default_rng(1).integers(0, 1 << 64, 100_000, np.uint64)
-    assert np.array_equal(hidden_sources([values], 1000), np.sort(values)[:1000])
+    assert np.array_equal(held_out_sources([values], 1000), np.sort(values)[:1000])
 
 
 # What can't be done

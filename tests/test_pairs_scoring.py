@@ -14,7 +14,6 @@ import pytest
 from seqtrans import compare
 from seqtrans.commands import run as command
 from seqtrans.errors import DataError
-from seqtrans.files import read_json
 from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.pairs.task import Pair, Pairs
 from seqtrans_tasks.wmt import WmtEnDeSettings
@@ -106,37 +105,30 @@ def test_files_may_go_once_they_are_prepared(tmp_path: Path) -> None:
         gone.examples("test")
 
 
-@pytest.mark.parametrize("config", [True, False])
-def test_runs_of_an_earlier_version(tmp_path: Path, config: bool) -> None:
-    """They noted no files beside what was prepared; the run's config has them."""
-    data = {**sides(tmp_path / "data", "train"), **sides(tmp_path / "data", "test")}
-    first = prepared(tmp_path, **data, level="word")
-    path = tmp_path / "run/task/summary.json"
-    summary: Any = read_json(path)
-    files = [str(path) for path in (*data["test_source"], *data["test_target"])]
-    assert summary.pop("files") == {"dev": [[], [], []], "test": [[], files[:1], files[1:]]}
-    path.write_text(json.dumps(summary), encoding="utf-8")
-    if config:
-        settings = first.settings.model_dump(mode="json")
-        content = {"settings": {f"task.{key}": value for key, value in settings.items()}}
-        (tmp_path / "run/config.json").write_text(json.dumps(content), encoding="utf-8")
-        other = sides(tmp_path / "other", "test", WORDS[:1])
-        assert len(opened(tmp_path, first, **other).examples("test")) == 1
-    assert len(opened(tmp_path, first).examples("test")) == len(WORDS)
+def test_a_refused_training_leaves_the_run_as_it_was(tmp_path: Path, capsys: Captured) -> None:
+    """Training keeps to its dev; another test set may be named."""
+    from seqtrans.__main__ import main
 
-
-def test_training_keeps_to_its_dev(tmp_path: Path) -> None:
-    first = prepared(tmp_path, **sides(tmp_path / "data", "train"), level="word")
-    test = sides(tmp_path / "other", "test")
-    assert len(opened(tmp_path, first, **test).training(0, 1)) == 3
-    dev = sides(tmp_path / "other", "dev")
-    with pytest.raises(DataError) as caught:
-        opened(tmp_path, first, **dev).training(0, 1)
-    assert str(caught.value) == (
-        f"{tmp_path / 'run/task'} was prepared with another dev than "
-        f"{tmp_path / 'other/dev.source'}, {tmp_path / 'other/dev.target'}, and validations on "
-        "both would be taken for one; choose another folder by run=FOLDER."
+    run, data = tmp_path / "run", sides(tmp_path / "data", "train")
+    words = ["task=pairs", "task.level=word", f"run={run}"]
+    words += [f"task.{key}={value[0]}" for key, value in data.items()]
+    assert main(["prepare", *words]) == 0
+    before = (run / "config.json").read_bytes()
+    test, dev = (
+        [f"task.{key}={value[0]}" for key, value in sides(tmp_path / "other", split).items()]
+        for split in ("test", "dev")
     )
+    capsys.readouterr()
+    assert main(["train", *words, *dev]) == 2
+    assert (run / "config.json").read_bytes() == before
+    config, other = run / "config.json", tmp_path / "other"
+    assert capsys.readouterr().err.splitlines() == [
+        f"seqtrans: task.dev_source: is [] in {config} and ['{other / 'dev.source'}'] now",
+        f"seqtrans: task.dev_target: is [] in {config} and ['{other / 'dev.target'}'] now",
+        f"seqtrans: {run} is a run of other settings; choose another folder by run=FOLDER.",
+    ]
+    assert main(["prepare", *words, *test]) == 0
+    assert (run / "config.json").read_bytes() != before
 
 
 def test_the_folder_of_wmt_and_other_files(tmp_path: Path) -> None:
@@ -191,7 +183,8 @@ def test_by_commands(tmp_path: Path, capsys: Captured) -> None:
     assert main(["evaluate", run, "split=test", f"task.test={table}"]) == 2
     assert capsys.readouterr().err == (
         "seqtrans: task: task.test is a table of both sides; leave out task.test_source and "
-        "task.test_target, or task.test; what a run has is emptied by no value, as in task.test=\n"
+        "task.test_target, or task.test; to clear a setting of the run, give it no value: "
+        "task.test=\n"
     )
     emptied = ["task.test_source=", "task.test_target="]
     assert main(["evaluate", run, "split=test", f"task.test={table}", *emptied]) == 0

@@ -372,8 +372,8 @@ def test_what_is_said(tmp_path: Path) -> None:
     assert "  learnt from one pair in 2, 7 pairs" in said
     assert "  of dev, 1 sources and 1 pairs are in train as well" in said
     assert (
-        "warning: dev: 1 of 2 pairs (50.0 %) kept whose source is in train as well; what was "
-        "trained on may be known by heart."
+        "warning: dev: 1 of 2 pairs (50.0 %) have a source that is in train as well; the model "
+        "may have memorised them."
     ) in said
     assert "warning: dev: 1 of 2 pairs kept with a blank source." in said
 
@@ -429,7 +429,7 @@ def test_words_in_characters_are_told_apart() -> None:
          "or task.train"),
         ({"dev": "a.tsv", "dev_source": "a", "dev_target": "b"},
          "task.dev is a table of both sides; leave out task.dev_source and task.dev_target, or "
-         "task.dev; what a run has is emptied by no value, as in task.dev="),
+         "task.dev; to clear a setting of the run, give it no value: task.dev="),
         ({"train_source": "a,b", "train_target": "c"},
          "task.train_source and task.train_target need equally many files, and name 2 and 1"),
         ({"test_target": "c"},
@@ -505,16 +505,9 @@ def test_a_test_set_that_is_the_training_set(tmp_path: Path) -> None:
     place = said.index("    kept, 1 whose source is in train as well:")
     assert said[place + 1] == f"      {data / 'dev.source'}, line 100: '7'"
     assert [line for line in said if line.startswith("warning: ") and "unknown" not in line] == [
-        "warning: test: 200 of 200 pairs (100.0 %) kept whose source is in train as well; what was "
-        "trained on may be known by heart."
+        "warning: test: 200 of 200 pairs (100.0 %) have a source that is in train as well; the "
+        "model may have memorised them."
     ]
-
-
-def test_what_an_earlier_version_said_of_dev_and_test(tmp_path: Path) -> None:
-    task = prepared(tmp_path, level="character")
-    task.summary["overlap"] = {"sources": 2, "pairs": 1}
-    said = list(task.describe())
-    assert "  of dev and test, 2 sources and 1 pairs are in train as well" in said
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:

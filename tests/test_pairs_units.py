@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
 import unicodedata
@@ -19,6 +20,7 @@ from seqtrans_tasks.pairs.units import (
     PACKED,
     REPLACEMENT,
     UNKNOWN,
+    Caseless,
     Inventory,
     Pieces,
     from_json,
@@ -242,3 +244,18 @@ def test_what_a_word_is() -> None:
     assert WORDS(" The cat,  (no) \t x\u2028y_z 😀") == [
         " The", " cat", ",", " ", " (", "no", ")", " ", "\t", " x", "\u2028", "y", "_", "z", " 😀",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["none", "nfc", "nfd", "nfkc"])
+def test_forms_can_be_handed_over(form: str) -> None:
+    plain = normaliser(form)
+    for made in (plain, Caseless(plain), Caseless(plain, frozenset({"A"}))):
+        there = pickle.loads(pickle.dumps(made))
+        for text in ("\u00c9", "A\tE\u0301x", "B\tX", ""):
+            assert there(text) == made(text)
+
+
+def test_case_goes_after_some_tags() -> None:
+    some = Caseless(str, frozenset({"A"}))
+    assert [some(text) for text in ("A\tXY", "B\tXY", "A", "")] == ["A\txy", "B\tXY", "A", ""]
+    assert Caseless(normaliser("nfd"))("A\t\u00c9") == "a\te\u0301"

@@ -162,6 +162,9 @@ def test_a_treebank_in_sections(tmp_path: Path) -> None:
     task = prepared(tmp_path, treebank=tmp_path / "wsj", train_sections="02,21")
     assert [len(task.examples(split)) for split in ("train", "dev", "test")] == [2, 1, 1]
     assert task.summary["name"] == "wsj"
+    write(tmp_path / "wsj/24/wsj_2400.mrg", RAW)  # which nobody reads
+    names = [path.name for path in task.raw_files()]
+    assert names == ["wsj_0200.mrg", "wsj_2100.mrg", "wsj_2200.mrg", "wsj_2300.mrg"]
 
 
 def test_a_treebank_in_lists(tmp_path: Path) -> None:
@@ -173,6 +176,11 @@ def test_a_treebank_in_lists(tmp_path: Path) -> None:
     }
     task = prepared(tmp_path, treebank=tmp_path / "bank", **lists)
     assert [len(task.examples(split)) for split in ("train", "dev")] == [2, 1]
+    silver = write(tmp_path / "silver", RAW[:1])
+    given = ParsingSettings(treebank=tmp_path / "bank", silver=silver, **lists)
+    bank = [tmp_path / f"bank/{name}.mrg" for name in "abc"]
+    assert Parsing(given).raw_files() == [*lists.values(), *bank, silver]
+    assert Parsing(ParsingSettings()).raw_files() == []
     with pytest.raises(DataError) as caught:
         task.examples("test")
     assert str(caught.value) == (

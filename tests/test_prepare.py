@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from seqtrans import rawfiles
 from seqtrans.__main__ import main
-from seqtrans.files import MANIFEST
-from seqtrans.prepare import RAW, named, state, states, write_states
+from seqtrans.rawfiles import RAW, named, state, states, write_states
 from seqtrans.task import Task
+from seqtrans_tasks.pairs import PairsSettings
 from seqtrans_tasks.parsing import ParsingSettings
+from seqtrans_tasks.parsing.task import Parsing
 
 Captured = pytest.CaptureFixture[str]
 
@@ -101,20 +103,13 @@ def test_all_that_has_changed_is_told(tmp_path: Path, capsys: Captured) -> None:
     )
 
 
-def test_data_that_was_touched_moved_or_never_noted(tmp_path: Path, capsys: Captured) -> None:
+def test_data_that_was_touched_or_moved(tmp_path: Path, capsys: Captured) -> None:
     words, task = pairs(tmp_path), tmp_path / "run" / "task"
     assert main(words) == 0
     already = f"already prepared in {task}"
     mend(tmp_path / "train.source", "", "")
     assert last_line(words, capsys) == already
     (tmp_path / "train.target").unlink()
-    assert last_line(words, capsys) == already
-    # As an earlier version left it.
-    mend(tmp_path / "dev.source", "1", "2")
-    manifest = json.loads((task / MANIFEST).read_text())
-    del manifest[RAW]
-    (task / MANIFEST).write_text(json.dumps(manifest))
-    (task / RAW).unlink()
     assert last_line(words, capsys) == already
 
 
@@ -132,18 +127,52 @@ def test_training_does_not_go_on_with_other_data(tmp_path: Path, capsys: Capture
     assert said.endswith(changed(tmp_path / "dev.source", run))
 
 
-def test_a_task_that_names_no_files_by_itself(tmp_path: Path, capsys: Captured) -> None:
-    """Those of its settings are looked at, in folders too, but not those of the run itself."""
+def test_files_that_are_not_read_may_change(tmp_path: Path, capsys: Captured) -> None:
     words, task = trees(tmp_path), tmp_path / "bank" / "run" / "task"
-    assert last_line(words, capsys) == f"prepared in {task}"
     bank = tmp_path / "bank"
+    (bank / "notes.txt").write_text("1")
+    assert last_line(words, capsys) == f"prepared in {task}"
     noted = json.loads((task / RAW).read_text())
     assert sorted(noted) == [str(bank / "a.mrg"), str(tmp_path / "dev.mrg")]
     (bank / "c.mrg").write_text(TREE)
     (bank / ".b.mrg").write_text("")
+    mend(bank / "notes.txt", "1", "2")
     assert last_line(words, capsys) == f"already prepared in {task}"
     mend(bank / "a.mrg", "cat", "dog")
     assert refused(words, capsys) == changed(bank / "a.mrg", bank / "run")
+
+
+def test_a_task_that_names_no_files_by_itself(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of its settings are noted, and those below folders, but not those of the run itself."""
+    monkeypatch.setattr(Parsing, "raw_files", Task.raw_files)
+    words, bank = trees(tmp_path), tmp_path / "bank"
+    (bank / "notes.txt").write_text("1")
+    assert main(words) == 0
+    noted = json.loads((bank / "run" / "task" / RAW).read_text())
+    assert sorted(noted) == [
+        str(bank / "a.mrg"),
+        str(bank / "notes.txt"),
+        str(tmp_path / "dev.mrg"),
+    ]
+    mend(bank / "notes.txt", "1", "2")
+    assert refused(words, capsys) == changed(bank / "notes.txt", bank / "run")
+
+
+def test_nothing_is_noted_of_what_could_not_be_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(path: Path) -> str:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(rawfiles, "checksum", never)
+    words = pairs(tmp_path)
+    (tmp_path / "train.source").write_bytes(b"\xff\n")
+    assert main(words) == 2
+    assert not list((tmp_path / "run").glob("task/*"))
+    (tmp_path / "train.source").write_text("".join(f"{number}\n" for number in range(5)))
+    assert main(["doctor", *(word for word in words[1:] if not word.startswith("run="))]) == 0
 
 
 def test_what_settings_name(tmp_path: Path) -> None:
@@ -155,12 +184,13 @@ def test_what_settings_name(tmp_path: Path) -> None:
     settings = ParsingSettings(train=bank, dev=tmp_path / "dev", parameters=str(bank / "a.mrg"))
     found = states(named(settings, bank / "run"))
     assert sorted(found) == [bank / "a.mrg", bank / "b" / "c.mrg"]
+    # What may change for a use is passed over, unless training keeps to it.
+    pairs = PairsSettings(test=(bank / "a.mrg",), dev=(bank / "b" / "c.mrg",))
+    assert list(named(pairs, bank / "run")) == [bank / "b" / "c.mrg"]
 
 
 def test_a_file_that_changes_while_it_is_read_has_changed(tmp_path: Path, capsys: Captured) -> None:
     words = trees(tmp_path)
-    from seqtrans_tasks.parsing.task import Parsing
-
     path, prepare = tmp_path / "dev.mrg", Parsing.prepare
 
     def meddling(task: Task, folder: Path) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from seqtrans_tasks.pairs import SCORED_FILES, Level, PairsSettings
 
 KINDS = (
-    "a file is a table if its first line, comments apart, has a tab or it is called .tsv, and "
+    "a file is a table if it is called .tsv or its first entry has a tab, and "
     "else a dictionary as CMUdict is written, whose words are taken without regard to case"
 )
 

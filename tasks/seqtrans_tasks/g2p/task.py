@@ -1,7 +1,7 @@
 """Letters to phones: pairs of a spelling and a pronunciation, by word and phone error rate.
 
 Tables have a word and its phones, blanks between them (SIGMORPHON 2020 and 2021, WikiPron). A file
-without a tab in its first line is read as the CMU Pronouncing Dictionary is written. Where one
+without a tab in its first entry is read as the CMU Pronouncing Dictionary is written. Where one
 model learns several languages, a source is the language, a tab and the spelling.
 """
 
@@ -14,15 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from torch import Tensor
-
 from seqtrans.errors import DataError
 from seqtrans.files import read_json
 from seqtrans.task import Comparison, Score
 from seqtrans_tasks.g2p import G2pSettings
 from seqtrans_tasks.pairs.preparing import SPLITS, write_json
-from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, shortened
+from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, shortened, without_tabs
 from seqtrans_tasks.pairs.task import Pair, Pairs
+from seqtrans_tasks.pairs.units import Caseless, normaliser
 
 VARIANT = re.compile(r"\(\d+\)$")
 """What follows a word of the CMU dictionary from its second pronunciation on."""
@@ -32,7 +31,10 @@ SKIPPED = re.compile(r"\s*$|;;;|#(\s|#|$)")
 ENTRY = re.compile(r"\S+  \S")
 """How an entry of CMUdict begins, and no line of phones."""
 CASELESS = "caseless.json"
-"""The languages of which all training words come from dictionaries, in lower case."""
+"""The languages of which all training words come from dictionaries, in lower case; there is no
+such file if there are none."""
+PHONES = "phones, blanks between"
+"""What stands in a line of outputs."""
 
 
 class G2p(Pairs):
@@ -52,16 +54,26 @@ class G2p(Pairs):
         }
 
     def prepare(self, folder: Path) -> None:
-        super().prepare(folder)
         kinds: dict[str, set[bool]] = {}
         for part in self.parts("train"):
             kinds.setdefault(self.language_of.get(part, ""), set()).add(is_dictionary(part))
-        write_json(folder / CASELESS, [name for name, found in kinds.items() if found == {True}])
+        caseless = [name for name, found in kinds.items() if found == {True}]
+        self.ignore_case(caseless)
+        super().prepare(folder)
+        if caseless:
+            write_json(folder / CASELESS, caseless)
 
     def open(self, folder: Path) -> None:
         super().open(folder)
-        path = folder / CASELESS  # which an earlier version didn't write
-        self.caseless: set[str] = {*read_json(path)} if path.is_file() else set()
+        path = folder / CASELESS
+        self.ignore_case(read_json(path) if path.is_file() else [])
+
+    def ignore_case(self, languages: Sequence[str]) -> None:
+        """Encode words of these languages in lower case; where none is told, ``""`` is the one."""
+        self.form = normaliser(self.settings.normalise)
+        if languages:
+            tags = frozenset(languages) if self.settings.languages else None
+            self.form = Caseless(self.form, tags)
 
     def read_part(self, part: Part) -> Iterator[Chunk]:
         chunks = dictionary(part) if is_dictionary(part) else super().read_part(part)
@@ -88,12 +100,6 @@ class G2p(Pairs):
             )
         return word
 
-    def encode_source(self, input: str) -> Tensor:
-        language, tab, word = input.partition("\t") if self.settings.languages else ("", "", input)
-        return super().encode_source(
-            f"{language}{tab}{word.lower()}" if language in self.caseless else input
-        )
-
     def grouped(self, pairs: list[Pair]) -> Sequence[Pair]:
         found: dict[str, tuple[str, ...]] = {}
         for pair in pairs:
@@ -118,15 +124,15 @@ class G2p(Pairs):
         return None
 
     def recover(self, line: str, example: Pair) -> str:
-        return without_tabs(line)
+        return without_tabs(line, PHONES)
 
     def example(self, reference: str) -> Pair:
-        return Pair("", (without_tabs(reference),))
+        return Pair("", (without_tabs(reference, PHONES),))
 
     def has_sources(self, path: Path) -> bool:
         """Whether a file of references is a table or a dictionary, or has lines of phones alone.
 
-        A dictionary is called .dict, begins with a comment, or has two blanks after its words.
+        A dictionary is called .dict, begins with ;;; or has two blanks after its words.
         """
         if not path.is_file():
             return False
@@ -139,13 +145,6 @@ class G2p(Pairs):
 def phones(examples: Sequence[Pair]) -> list[list[list[str]]]:
     """All pronunciations of each example."""
     return [[target.split() for target in example.targets] for example in examples]
-
-
-def without_tabs(line: str) -> str:
-    """A line of phones. Raises ``DataError`` for one that has columns."""
-    if "\t" in line:
-        raise DataError("there is a tab, and a line must have nothing but phones, blanks between.")
-    return line
 
 
 def is_dictionary(part: Part) -> bool:
@@ -176,7 +175,7 @@ def dictionary(part: Part) -> Iterator[Chunk]:
     if (part.source_column, part.target_column) != (1, 2):
         raise DataError(
             f"task.source_column and task.target_column have no effect on {path}, which has no tab "
-            "in its first line and is read as a dictionary."
+            "in its first entry and is read as a dictionary."
         )
     for read in lines(path):
         words: list[str] = []

@@ -21,7 +21,7 @@ from seqtrans.errors import DataError
 from seqtrans.task import Comparison, Score, Vocabulary
 from seqtrans_tasks.inflection import InflectionSettings
 from seqtrans_tasks.inflection.inventing import invent
-from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, rows
+from seqtrans_tasks.pairs.reading import Chunk, Part, Table, lines, rows, without_tabs
 from seqtrans_tasks.pairs.task import Pair, Pairs
 from seqtrans_tasks.pairs.units import UNKNOWN, Inventory, Units
 
@@ -29,6 +29,8 @@ BLANK = "␣"
 """How a blank inside a lemma or form stands among the symbols."""
 FEATURE = "+"
 """What a feature begins with."""
+FORM = "a form"
+"""What stands in a line of outputs."""
 
 
 class Inflection(Pairs):
@@ -106,10 +108,10 @@ class Inflection(Pairs):
         return None
 
     def recover(self, line: str, example: Pair) -> str:
-        return spell(without_tabs(line))
+        return spell(without_tabs(line, FORM))
 
     def example(self, reference: str) -> Pair:
-        return Pair("", (spell(without_tabs(reference)),))
+        return Pair("", (spell(without_tabs(reference, FORM)),))
 
     def has_sources(self, path: Path) -> bool:
         """Whether a file of references is a table, of which the first row has a tab."""
@@ -144,13 +146,6 @@ def vocabulary(units: Units) -> Vocabulary:
 def forms(examples: Sequence[Pair]) -> list[list[list[str]]]:
     """The letters of the right forms of each example."""
     return [[target.split() for target in example.targets] for example in examples]
-
-
-def without_tabs(line: str) -> str:
-    """A form. Raises ``DataError`` for a line that has columns."""
-    if "\t" in line:
-        raise DataError("there is a tab, and a line must have nothing but a form.")
-    return line
 
 
 def spell(word: str) -> str:

@@ -28,6 +28,7 @@ class PairsSettings(Settings):
     """The files, the units of each side, and what is left out of training."""
 
     late: ClassVar[frozenset[str]] = SCORED_FILES | {"metric", "lowercase", "ter"}
+    fixed_in_training: ClassVar[frozenset[str]] = frozenset({"dev", "dev_source", "dev_target"})
 
     train_source: tuple[Path, ...] = Field(
         (), description="files to train on, source side, one text a line (.gz, .sgm as well)"
@@ -153,10 +154,10 @@ class PairsSettings(Settings):
             table = getattr(self, split)
             source, target = getattr(self, f"{split}_source"), getattr(self, f"{split}_target")
             if table and (source or target):
-                emptied = f"; what a run has is emptied by no value, as in task.{split}="
+                clear = f"; to clear a setting of the run, give it no value: task.{split}="
                 raise ValueError(
                     f"task.{split} is a table of both sides; leave out task.{split}_source and "
-                    f"task.{split}_target, or task.{split}{emptied * (split in self.late)}"
+                    f"task.{split}_target, or task.{split}{clear * (split in self.late)}"
                 )
             if len(source) != len(target):
                 raise ValueError(

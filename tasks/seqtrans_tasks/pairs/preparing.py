@@ -1,9 +1,10 @@
 """Any number of pairs into mapped arrays: streamed, on all cores, the same files every time.
 
-The text is read twice. The first time it is counted, and units are learnt from a sample of it: all
-pairs, or every second, fourth, … so that no more than the sample's size are held. The second time
-it is encoded, sifted and written, in the order in which it was read. Where there is no dev, it is
-read once more between the two, for the pairs that are held out: all pairs of some sources.
+The training text is read twice. The first time it is counted, and units are learnt from a sample of
+it: all pairs, or every second, fourth, … so that no more than the sample's size are held. The
+second time it is encoded, sifted and written, in the order in which it was read. Where there is no
+dev, it is read once more between the two, for the pairs that are held out: all pairs of some
+sources. In the end `seqtrans.prepare` reads all files again, for their SHA-256.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from seqtrans_tasks.pairs.repeats import (
     hashes,
     pair_hashes,
 )
-from seqtrans_tasks.pairs.units import EOS, Pieces, Units, from_json, learn, normaliser
+from seqtrans_tasks.pairs.units import EOS, Form, Pieces, Units, from_json, learn
 
 Read = Callable[[Part], Iterator[Chunk]]
 """How a part is read: `reading.chunks`, or what another task has instead."""
@@ -99,11 +100,12 @@ class Survey:
     """Hashes of all sources, 8 bytes each, if some are to be held out."""
 
 
-def survey(parts: Sequence[Part], read: Read, settings: PairsSettings, *, hold_out: bool) -> Survey:
+def survey(
+    parts: Sequence[Part], read: Read, form: Form, settings: PairsSettings, *, hold_out: bool
+) -> Survey:
     """Count the training text and take a sample of it."""
     sample, sizes = Sample(settings.sample), []
     repeats = Repeats() if settings.duplicates == "drop" else None
-    form = normaliser(settings.normalise)
     sources: list[Hashes] = []
     with measuring("reading", sum(map(bytes_of, parts))) as done:
         for part in parts:
@@ -111,7 +113,7 @@ def survey(parts: Sequence[Part], read: Read, settings: PairsSettings, *, hold_o
             for chunk in read(part):
                 sample.look(chunk)
                 if repeats is not None:
-                    repeats.add(pair_hashes(chunk.source, chunk.target))
+                    repeats.add(pair_hashes(map(form, chunk.source), chunk.target))
                 if hold_out:
                     sources.append(hashes(map(form, chunk.source)))
                 done(chunk.done)
@@ -119,9 +121,8 @@ def survey(parts: Sequence[Part], read: Read, settings: PairsSettings, *, hold_o
     return Survey(sizes, sample, repeats.found() if repeats is not None else None, sources)
 
 
-def learn_units(sample: Sample, settings: PairsSettings) -> tuple[Units, Units]:
+def learn_units(sample: Sample, form: Form, settings: PairsSettings) -> tuple[Units, Units]:
     """The units of source and target, the same if they are shared."""
-    form = normaliser(settings.normalise)
     sources = map(form, sample.sources)
     if settings.shared:
         texts = chain(sources, sample.targets)
@@ -185,18 +186,19 @@ class Encoder:
 
     source: Units
     target: Units
-    form: str
+    form: Form
+    """Of sources; in it they are told apart as well."""
     filters: Filters
-    held_out: tuple[Hashes, Hashes] | None = None
+    scored: tuple[Hashes, Hashes] | None = None
     """Hashes of the sources and of the pairs of dev and test, to be looked for."""
-    hidden: Hidden | None = None
+    held_out: HeldOut | None = None
     """What is left out of train, for dev."""
     training: bool = True
 
     def __call__(self, chunk: Chunk, repeated: NDArray[np.bool_] | None = None) -> Encoded:
         """Encode a chunk; ``repeated`` says which pairs are left out as such."""
-        form = normaliser(self.form)
-        sources = list(map(self.source.packed, map(form, chunk.source)))
+        formed = list(map(self.form, chunk.source))
+        sources = list(map(self.source.packed, formed))
         targets = list(map(self.target.packed, chunk.target))
         lengths = [
             np.fromiter(map(len, side), np.int64, len(side)) // IDS.itemsize
@@ -209,12 +211,12 @@ class Encoder:
             source_lengths=lengths[0],
             target_lengths=lengths[1],
             repeated=repeated,
-            held_out=None if self.hidden is None else self.hidden.flags(chunk.source),
+            held_out=None if self.held_out is None else self.held_out.flags(chunk.source),
         )
-        pairs, overlap = pair_hashes(chunk.source, chunk.target)[kept], None
-        if self.held_out is not None:
-            overlap = Overlap(*self.held_out)
-            overlap.look(hashes(chunk.source)[kept], pairs)
+        pairs, overlap = pair_hashes(formed, chunk.target)[kept], None
+        if self.scored is not None:
+            overlap = Overlap(*self.scored)
+            overlap.look(hashes(formed)[kept], pairs)
         source, target = joined(sources, kept, END), joined(targets, kept)
         return Encoded(
             (source, target),
@@ -332,15 +334,20 @@ class Split:
 
 
 def prepare(
-    parts: Mapping[str, Sequence[Part]], read: Read, settings: PairsSettings, folder: Path
+    parts: Mapping[str, Sequence[Part]],
+    read: Read,
+    form: Form,
+    settings: PairsSettings,
+    folder: Path,
 ) -> dict[str, Any]:
     """Write units, the training corpus, and the lines of dev and test; the summary of it all.
 
-    Raises ``DataError`` for text that can't be read, and if nothing is left to train on.
+    Sources are encoded in ``form``, and two are the same if they are so in it. Raises ``DataError``
+    for text that can't be read, and if nothing is left to train on.
     """
     known = None if settings.units is None else units_of(settings.units, settings)
-    found = survey(parts["train"], read, settings, hold_out=not parts["dev"])
-    source, target = known or learn_units(found.sample, settings)
+    found = survey(parts["train"], read, form, settings, hold_out=not parts["dev"])
+    source, target = known or learn_units(found.sample, form, settings)
     every = found.sample.every
     del found.sample
     write_json(folder / SOURCE_UNITS, source.as_json())
@@ -348,17 +355,17 @@ def prepare(
         write_json(folder / TARGET_UNITS, target.as_json())
     filters = Filters(settings.max_length, settings.max_ratio, settings.duplicates, settings.copies)
     # Everything is evaluated as it stands; what is too long or blank is noted.
-    encoder = Encoder(source, target, settings.normalise, filters, training=False)
+    encoder = Encoder(source, target, form, filters, training=False)
     held: dict[str, Held] = {}
-    hidden = None
+    held_out = None
     if not parts["dev"]:
-        hidden = Hidden(hidden_sources(found.sources, settings.dev_size), settings.normalise)
+        held_out = HeldOut(held_out_sources(found.sources, settings.dev_size), form)
     found.sources.clear()
     for name in ("dev", "test"):
         if parts[name]:
             chunks: Iterable[Chunk] = chain.from_iterable(map(read, parts[name]))
-        elif name == "dev" and hidden is not None:
-            chunks = hidden.chunks(chain.from_iterable(map(read, parts["train"])))
+        elif name == "dev" and held_out is not None:
+            chunks = held_out.chunks(chain.from_iterable(map(read, parts["train"])))
         else:
             continue
         held[name] = hold(chunks, encoder, folder, name)
@@ -366,7 +373,7 @@ def prepare(
         np.concatenate(side)
         for side in zip(*(split.hashes for split in held.values()), strict=True)
     )
-    encoder = Encoder(source, target, settings.normalise, filters, (sources, pairs), hidden)
+    encoder = Encoder(source, target, form, filters, (sources, pairs), held_out)
     overlap = Overlap(sources, pairs)
     train, facts = write(parts["train"], read, encoder, found, overlap, folder / "train")
     train.account.check("the training text")
@@ -407,8 +414,8 @@ def hold(chunks: Iterable[Chunk], encoder: Encoder, folder: Path, name: str) -> 
             split.note(chunk, encoder(chunk))
             for file, lines in zip(files, (chunk.source, chunk.target), strict=True):
                 file.writelines(f"{line}\n" for line in lines)
-            sources.append(hashes(chunk.source))
-            pairs.append(pair_hashes(chunk.source, chunk.target))
+            sources.append(hashes(map(encoder.form, chunk.source)))
+            pairs.append(pair_hashes(map(encoder.form, chunk.source), chunk.target))
     if not pairs:
         raise DataError(f"{name} has no pairs.")
     return Held(split, (np.concatenate(sources), np.concatenate(pairs)), places)
@@ -444,16 +451,16 @@ def first_lines(held: Held, numbers: Sequence[int], written: Path) -> tuple[Line
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HeldOut:
     """Which training pairs are held out for dev, where there is none: all those of some sources."""
 
     sources: Hashes
-    """The hashes of the sources in the form in which they are encoded."""
-    form: str
+    """The hashes of the sources in their form."""
+    form: Form
 
     def flags(self, sources: Sequence[str]) -> NDArray[np.bool_]:
         """For each of the sources: is it held out?"""
-        return np.isin(hashes(map(normaliser(self.form), sources)), self.sources)
+        return np.isin(hashes(map(self.form, sources)), self.sources)
 
     def chunks(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """The held-out pairs of these chunks, one in each."""
@@ -463,7 +470,7 @@ class Hidden:
                 yield Chunk(chunk.part, number, [chunk.source[i]], [chunk.target[i]], chunk.done)
 
 
-def hidden_sources(sources: Sequence[Hashes], size: int) -> Hashes:
+def held_out_sources(sources: Sequence[Hashes], size: int) -> Hashes:
     """The hashes of sources that ``size`` pairs have, at most a tenth of all, or nearly so many.
 
     They are the lowest hashes, so that nothing depends on the order of the text. Sources with too

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
 from seqtrans.errors import DataError
-from seqtrans.lines import LF, decoded, refuse_utf16
+from seqtrans.lines import DAMAGES, GZIP, LF, damaged, decoded, is_sgml, refuse_utf16
 from seqtrans.words import did_you_mean
 
 BLOCK = 1 << 20
@@ -26,10 +25,8 @@ LONGEST_LINE = 1 << 26
 LINES = 20_000
 """So many lines are read at a time."""
 TEXT = 1 << 22
-"""Characters. Where lines are long they are fewer: no more are added to so much of a file's text,
-which with two sides is some 8 MB."""
+"""Characters of one file's text after which a list of lines ends, however few they are."""
 
-GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _SEGMENT = re.compile(rb"<seg(?:\s[^>]*)?>(.*?)</seg\s*>", re.DOTALL | re.IGNORECASE)
@@ -188,7 +185,7 @@ def lines(path: Path, size: int = LINES) -> Iterator[Lines]:
 
     Raises ``DataError`` for a file that is missing, empty, damaged or not UTF-8.
     """
-    read = _segments if path.name.lower().removesuffix(".gz").endswith(".sgm") else _texts
+    read = _segments if is_sgml(path) else _texts
     held: list[str] = []
     first, done, text = 1, 0, 0
     for more, done in read(path):
@@ -325,6 +322,13 @@ def _short_row(row: tuple[str, ...], path: Path, number: int, needed: int) -> tu
     )
 
 
+def without_tabs(line: str, of: str) -> str:
+    """A line that has nothing but ``of``. Raises ``DataError`` for one that has columns."""
+    if "\t" in line:
+        raise DataError(f"there is a tab, and a line must have nothing but {of}.")
+    return line
+
+
 def shortened(text: str, length: int = 60) -> str:
     """The text in quotes, escaped, and with … for what is more than ``length`` characters."""
     return repr(text if len(text) <= length else f"{text[:length]}…")
@@ -385,9 +389,8 @@ def _unpacked(path: Path) -> Iterator[tuple[bytes, int]]:
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
             while content := stream.read(BLOCK):
                 yield content, file.tell()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        reason = str(error).rstrip(".")
-        raise DataError(f"{path} can't be unpacked to its end: {reason}.") from None
+    except DAMAGES as error:
+        raise damaged(str(path), error) from None
     except OSError as error:
         raise DataError(f"{path} can't be read: {(error.strerror or str(error))}.") from None
 

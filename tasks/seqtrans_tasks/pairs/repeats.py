@@ -6,7 +6,7 @@ of 36 million do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -24,7 +24,7 @@ def hashes(lines: Iterable[str]) -> Hashes:
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64, copy=False)
 
 
-def pair_hashes(source: Sequence[str], target: Sequence[str]) -> Hashes:
+def pair_hashes(source: Iterable[str], target: Iterable[str]) -> Hashes:
     """A hash of each pair. No line has an LF in it, so it keeps the sides apart."""
     return hashes(f"{a}\n{b}" for a, b in zip(source, target, strict=True))
 

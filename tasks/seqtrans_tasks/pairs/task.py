@@ -19,13 +19,12 @@ from seqtrans.corpus import Array, Corpus, Ragged
 from seqtrans.errors import DataError
 from seqtrans.files import read_json
 from seqtrans.lines import is_sgml
-from seqtrans.prepare import remember
 from seqtrans.task import Comparison, Score, Task, Vocabulary
 from seqtrans_tasks.pairs import PairsSettings, reading
 from seqtrans_tasks.pairs.account import ALARMING, Account
 from seqtrans_tasks.pairs.preparing import SIDES, SPLITS, prepare, read_units, write_json
 from seqtrans_tasks.pairs.reading import Chunk, Files, Part, Table
-from seqtrans_tasks.pairs.units import EOS, Pieces, Units, normaliser
+from seqtrans_tasks.pairs.units import EOS, Form, Pieces, Units, normaliser
 
 if TYPE_CHECKING:
     from seqtrans_tasks.metrics.bleu import Preparation
@@ -57,7 +56,7 @@ class Pairs(Task):
     def __init__(self, settings: PairsSettings) -> None:
         self.settings = settings
         self.shares_vocabulary = settings.shared  # type: ignore[misc]  # by its settings
-        self.form = normaliser(settings.normalise)
+        self.form: Form = normaliser(settings.normalise)
 
     def read_part(self, part: Part) -> Iterator[Chunk]:
         """The pairs of a part; a task with another format reads it here."""
@@ -106,11 +105,13 @@ class Pairs(Task):
 
     def prepare(self, folder: Path) -> None:
         parts = self.all_parts()
-        each = chain.from_iterable(parts.values())
-        remember(folder, chain.from_iterable(map(reading.files_of, each)))
-        summary = prepare(parts, self.read_part, self.settings, folder)
+        summary = prepare(parts, self.read_part, self.form, self.settings, folder)
         files = {split: self.files(split) for split in SCORED}
         write_json(folder / "summary.json", {"name": self.name(), "files": files, **summary})
+
+    def raw_files(self) -> Iterator[Path]:
+        parts = chain.from_iterable(self.all_parts().values())
+        return chain.from_iterable(map(reading.files_of, parts))
 
     def examine(self, folder: Path) -> Iterator[str]:
         # All files that can't be read are told at once; preparing would stop at the first.
@@ -127,28 +128,17 @@ class Pairs(Task):
             tuple(zip(self.summary["parts"], weights, strict=True)) if weights else (),
         )
         self.loaded: dict[str, Sequence[Pair]] = {}
-        before = self.prepared_files()
+        before = self.summary.get("files", {})
         self.others = {
             split: ""
             for split in SCORED
-            if any(files := self.files(split)) and files != before[split]
+            if any(files := self.files(split)) and files != before.get(split, files)
         }
         """The splits of other files than were prepared, each with its fingerprint once read."""
 
     def files(self, split: str) -> list[list[str]]:
         """The files of a split as the settings name them: tables, sources, targets."""
         return [[str(path) for path in getattr(self.settings, key)] for key in keys(split)]
-
-    def prepared_files(self) -> dict[str, list[list[str]]]:
-        """What `files` gave of dev and test when they were prepared."""
-        if "files" in self.summary:
-            return dict(self.summary["files"])
-        # An earlier version noted none of them; they stand in the config of its run.
-        config = self.folder.parent / "config.json"
-        if not config.is_file():
-            return {split: self.files(split) for split in SCORED}
-        settings: Any = read_json(config)["settings"]
-        return {split: [settings.get(f"task.{key}", []) for key in keys(split)] for split in SCORED}
 
     def open_split(self, split: str, folder: Path) -> None:
         parts = self.parts(split) if split in SPLITS else []
@@ -230,12 +220,6 @@ class Pairs(Task):
         return bool(self.settings.dropout or self.settings.unknown)
 
     def training(self, epoch: int, seed: int) -> Corpus:
-        if "dev" in self.others:
-            raise DataError(
-                f"{self.folder} was prepared with another dev than "
-                f"{', '.join(chain.from_iterable(self.files('dev')))}, and validations on both "
-                "would be taken for one; choose another folder by run=FOLDER."
-            )
         if not self.varies:
             return self.corpus
         return replace(self.corpus, draw=partial(self.vary, epoch, seed))
@@ -376,10 +360,7 @@ class Pairs(Task):
             )
         if summary["repeats"]:
             yield f"  {summary['repeats']:,} pairs of train are there more than once"
-        overlap = summary.get("overlap", {})
-        if "sources" in overlap:  # an earlier version counted both together
-            overlap = {"dev and test": overlap}
-        for split, both in overlap.items():
+        for split, both in summary["overlap"].items():
             if both["sources"] or both["pairs"]:
                 yield (
                     f"  of {split}, {both['sources']:,} sources and {both['pairs']:,} pairs are in "
@@ -405,10 +386,7 @@ class Pairs(Task):
     def unknown_warnings(self, split: str) -> Iterator[str]:
         """A line for each side of which many units have no id."""
         facts = self.summary["splits"][split]
-        # What an earlier version prepared has no such count.
-        for side, count, total in zip(
-            SIDES, facts.get("unknown", (0, 0)), facts["units"], strict=True
-        ):
+        for side, count, total in zip(SIDES, facts["unknown"], facts["units"], strict=True):
             if count > ALARMING * total:
                 yield (
                     f"warning: {split}: {100 * count / total:.1f} % of the {side}'s units are "

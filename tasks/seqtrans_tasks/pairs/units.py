@@ -15,7 +15,8 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import sha256
 from random import Random
 from typing import Any, Final, get_args
@@ -283,9 +284,27 @@ def characters(wanted: Callable[[str], bool]) -> str:
 NORMAL_FORMS = {"nfc": "NFC", "nfd": "NFD", "nfkc": "NFKC"}
 
 
-def normaliser(form: str) -> Callable[[str], str]:
+Form = Callable[[str], str]
+"""What a text is turned into before it is split into units. It can be pickled."""
+
+
+def normaliser(form: str) -> Form:
     """What brings a text into a Unicode form; ``none`` leaves it alone."""
     if form == "none":
-        return lambda text: text
+        return str
     name: Any = NORMAL_FORMS[form]
-    return lambda text: unicodedata.normalize(name, text)
+    return partial(unicodedata.normalize, name)
+
+
+@dataclass(frozen=True)
+class Caseless:
+    """Lower case, then another form."""
+
+    form: Form
+    tags: frozenset[str] | None = None
+    """Of tagged texts, the tags after which this is done; the tags themselves have their case."""
+
+    def __call__(self, text: str) -> str:
+        tag, tab, rest = ("", "", text) if self.tags is None else text.partition("\t")
+        lower = self.tags is None or tag in self.tags
+        return self.form(f"{tag}{tab}{rest.lower()}" if lower else text)

@@ -133,18 +133,26 @@ class Parsing(Task):
         settings = self.settings
         if settings.treebank is None and settings.train is None:
             return dict(grammar.write_treebank())
-        found: dict[str, Iterable[Node]] = {}
-        for split in SPLITS:
-            files = self.files(split)
-            if files:
-                found[split] = (node for _, node in treebank.read_files(files))
-        if settings.silver is not None:
-            found["silver"] = (
-                node
-                for _, node in treebank.read_files(
-                    treebank.find_files(settings.silver), one_tree_a_line=True
-                )
+        return {
+            split: (
+                node for _, node in treebank.read_files(files, one_tree_a_line=split == "silver")
             )
+            for split, files in self.all_files().items()
+        }
+
+    def raw_files(self) -> list[Path]:
+        settings = self.settings
+        if settings.treebank is None and settings.train is None:
+            return []
+        lists = (settings.train_list, settings.dev_list, settings.test_list)
+        files = [path for found in self.all_files().values() for path in found]
+        return [*(path for path in lists if path is not None), *files]
+
+    def all_files(self) -> dict[str, list[Path]]:
+        """The files of all splits that there are, silver trees as well."""
+        found = {split: files for split in SPLITS if (files := self.files(split))}
+        if self.settings.silver is not None:
+            found["silver"] = treebank.find_files(self.settings.silver)
         return found
 
     def files(self, split: str) -> list[Path]:
