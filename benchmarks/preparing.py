@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from pydantic import Field
 
+from benchmarks import board
 from benchmarks.commands import measuring_command
 from benchmarks.machine import hardware, versions
 from benchmarks.results import FORMAT, Measurement, write_measurement
@@ -109,16 +109,6 @@ class Taken:
         """Of all steps."""
         return sum(step.seconds for step in self.steps)
 
-    @property
-    def processor(self) -> float:
-        """Seconds of all processes of all steps."""
-        return sum(step.processor for step in self.steps)
-
-    @property
-    def peak(self) -> int:
-        """Of the largest step."""
-        return max(step.peak for step in self.steps)
-
 
 def main(argv: list[str]) -> int:
     """Measure what preparing a corpus takes, here and by what others have for it.
@@ -148,12 +138,13 @@ def main(argv: list[str]) -> int:
                 if name == OURS and settings.keep is not None and not settings.keep.exists():
                     shutil.move(work / "run", settings.keep)
                 shutil.rmtree(work)
-                print("\n".join(lines(taken[-1:], taken[0])), flush=True)
+                print(f"{name}: {taken[-1].seconds:.0f} s", file=sys.stderr)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print("\n".join(table(taken)))
+    found = measurement(settings, taken)
+    print(board.preparation(found), end="")
     if settings.report is not None:
-        print(write_measurement(measurement(settings, taken), settings.report))
+        print(write_measurement(found, settings.report))
     return 0
 
 
@@ -300,32 +291,6 @@ def resident(group: int) -> int:
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it has ended
     return total
-
-
-def table(taken: Sequence[Taken]) -> Iterator[str]:
-    """All that was measured, in Markdown; ratios are to the first way of the same round."""
-    yield "| | pairs | seconds | pairs/s | processor, s | peak, MB | time | memory |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    first = taken[0]
-    for one in taken:
-        first = one if one.name == taken[0].name else first
-        yield from lines([one], first)
-
-
-def lines(taken: Sequence[Taken], first: Taken) -> Iterator[str]:
-    """A line for each way, and one for each of its steps if there are several."""
-    for one in taken:
-        cells: list[Any] = [one.name, f"{one.pairs:,}", f"{one.seconds:.0f}"]
-        cells += [
-            f"{one.pairs / one.seconds:,.0f}",
-            f"{one.processor:.0f}",
-            f"{one.peak / 1e6:,.0f}",
-        ]
-        cells += [f"{one.seconds / first.seconds:.1f}", f"{one.peak / first.peak:.1f}"]
-        yield f"| {' | '.join(cells)} |"
-        for step in one.steps if len(one.steps) > 1 else ():
-            figures = f"{step.seconds:.0f} | | {step.processor:.0f} | {step.peak / 1e6:,.0f}"
-            yield f"| – {step.name} | | {figures} | | |"
 
 
 if __name__ == "__main__":
